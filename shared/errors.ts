@@ -1,0 +1,114 @@
+/**
+ * The closed list of failure codes. Every refusal of the gateway and of the host is one of these; the HTTP status
+ * is what the gateway answers with when the code is the reason for a refused request.
+ */
+export const ERRORS = {
+  // The request itself
+  invalid_request: { status: 400, retryable: false, reason: 'a value in the request is missing or wrong' },
+  invalid_json: { status: 400, retryable: false, reason: 'the body is not JSON' },
+  payload_too_large: { status: 413, retryable: false, reason: 'the body or a value in it is over its limit' },
+  unsupported_media_type: { status: 415, retryable: false, reason: 'the body is not application/json' },
+  not_found: { status: 404, retryable: false, reason: 'no such thing, or not yours' },
+  method_not_allowed: { status: 405, retryable: false, reason: 'the route does not have this method' },
+  // Who asks
+  unauthenticated: { status: 401, retryable: false, reason: 'no valid bearer token' },
+  insufficient_scope: { status: 403, retryable: false, reason: 'the token lacks a scope' },
+  forbidden: { status: 403, retryable: false, reason: 'this kind of token may not use this route' },
+  // Limits
+  rate_limited: { status: 429, retryable: true, reason: 'the tenant sends requests faster than its rate' },
+  queue_full: { status: 429, retryable: true, reason: 'too many executions wait in this session' },
+  quota_exceeded: { status: 429, retryable: true, reason: 'the tenant is at a quota' },
+  // State
+  idempotency_conflict: {
+    status: 422,
+    retryable: false,
+    reason: 'the idempotency key was used with another request',
+  },
+  idempotency_in_progress: {
+    status: 409,
+    retryable: true,
+    reason: 'the first request with this idempotency key is still being accepted',
+  },
+  illegal_transition: {
+    status: 409,
+    retryable: false,
+    reason: 'the session cannot move between these states',
+  },
+  session_not_running: {
+    status: 409,
+    retryable: true,
+    reason: 'the session is not in a state that runs calls',
+  },
+  session_deleted: { status: 410, retryable: false, reason: 'the session was deleted' },
+  execution_not_running: { status: 409, retryable: false, reason: 'the execution is not running' },
+  receipt_pending: { status: 409, retryable: true, reason: 'the execution has no receipt yet' },
+  tool_not_found: { status: 404, retryable: false, reason: 'no such tool, or not yours to call' },
+  image_not_found: { status: 422, retryable: false, reason: 'no host has this image' },
+  // Hosts
+  no_host_available: { status: 503, retryable: true, reason: 'no host has room' },
+  host_unresponsive: { status: 504, retryable: true, reason: 'the host did not answer in time' },
+  host_lost: { status: 503, retryable: true, reason: 'the host of the session is gone' },
+  object_reset: { status: 503, retryable: true, reason: 'the session object restarted during the call' },
+  overloaded: { status: 503, retryable: true, reason: 'too much work at once' },
+  internal: { status: 500, retryable: true, reason: 'a fault of the gateway' },
+  // What a host says of a grant (the execution ends as `refused`)
+  no_grant: { status: 403, retryable: false, reason: 'the command carries no grant' },
+  grant_invalid: { status: 403, retryable: false, reason: 'the grant does not verify' },
+  grant_expired: { status: 403, retryable: true, reason: 'the grant is expired or not yet valid' },
+  grant_replayed: { status: 403, retryable: false, reason: 'the grant was used before' },
+  wrong_host: { status: 403, retryable: false, reason: 'the grant names another host' },
+  wrong_session: {
+    status: 403,
+    retryable: false,
+    reason: 'the grant names another session, tenant or execution',
+  },
+  args_mismatch: { status: 403, retryable: false, reason: 'the arguments do not hash to the grant' },
+  fenced: { status: 409, retryable: false, reason: 'the epoch or sequence is lower than one already seen' },
+  limits_exceeded: { status: 422, retryable: false, reason: 'the limits are above what the host allows' },
+  image_refused: {
+    status: 422,
+    retryable: false,
+    reason: 'the host does not have the image with this digest',
+  },
+  tool_refused: { status: 422, retryable: false, reason: 'the host does not have this tool in this version' },
+  key_set_rollback: { status: 403, retryable: false, reason: 'the key set is older than the pinned one' },
+  host_full: { status: 503, retryable: true, reason: 'the host has no room' },
+  host_degraded: { status: 503, retryable: true, reason: 'the host cannot journal and takes no work' },
+  sandbox_failed: { status: 503, retryable: true, reason: 'the sandbox did not start' },
+  // Enrolment and links
+  enrollment_refused: {
+    status: 401,
+    retryable: false,
+    reason: 'the enrolment token is unknown, used or expired',
+  },
+  proof_refused: { status: 401, retryable: false, reason: 'the host did not prove possession of its key' },
+  protocol_violation: { status: 400, retryable: false, reason: 'a frame does not follow the link protocol' },
+} as const satisfies Record<string, { status: number; retryable: boolean; reason: string }>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+/** Where a value was wrong and what was expected there. */
+export interface Violation {
+  /** Path into the request, for example `body.arguments.code` or `header.Idempotency-Key`. */
+  path: string;
+  expected: string;
+}
+
+/** A failure as a value: what object calls and host functions return instead of throwing. */
+export interface Failure {
+  ok: false;
+  code: ErrorCode;
+  detail: string;
+  violations?: Violation[];
+  retry_after_s?: number;
+}
+
+export type Outcome<T> = { ok: true; value: T } | Failure;
+
+export function success<T>(value: T): { ok: true; value: T } {
+  return { ok: true, value };
+}
+
+export function failure(code: ErrorCode, detail: string, more: Omit<Partial<Failure>, 'ok'> = {}): Failure {
+  return { ...more, ok: false, code, detail };
+}

@@ -1,0 +1,122 @@
+/** An execution: the request for one, its result, and the events of its stream. */
+import * as z from 'zod';
+import { EnvelopeSchema } from './dsse.ts';
+import { ExecutionIdSchema, SessionIdSchema } from './ids.ts';
+import { ExecutionStatusSchema } from './lifecycle.ts';
+import { DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS } from './limits.ts';
+
+/** Body of `POST /v1/sessions/{id}/execute`. `arguments` is checked against the tool's own schema afterwards. */
+export const ExecuteSchema = z.strictObject({
+  tool_name: z.string().min(1).max(128),
+  arguments: z.record(z.string(), z.unknown()).default({}),
+  timeout_ms: z.int().min(1).max(MAX_TIMEOUT_MS).default(DEFAULT_TIMEOUT_MS),
+  stream: z.boolean().default(false),
+  detach: z.boolean().default(false),
+  /** How `stdout` and `stderr` are given: text with U+FFFD for bytes that are not UTF-8, or base64. */
+  encoding: z.enum(['utf-8', 'base64']).default('utf-8'),
+});
+export type Execute = z.infer<typeof ExecuteSchema>;
+
+export const StreamNameSchema = z.enum(['stdout', 'stderr']);
+export type StreamName = z.infer<typeof StreamNameSchema>;
+
+export const ProgramErrorSchema = z.object({
+  name: z.string(),
+  message: z.string(),
+  traceback: z.string(),
+});
+export type ProgramError = z.infer<typeof ProgramErrorSchema>;
+
+/** `data` is text for `text/*`, `application/json` and `image/svg+xml`, base64 for everything else. */
+export const RichResultSchema = z.object({ mime: z.string(), data: z.string() });
+export type RichResult = z.infer<typeof RichResultSchema>;
+
+/** What a host says of an execution that ended; the bytes of its streams travel beside it. */
+export const ExecutionOutcomeSchema = z.object({
+  status: ExecutionStatusSchema,
+  exit_code: z.int().nullable(),
+  signal: z.string().nullable(),
+  error: ProgramErrorSchema.nullable(),
+  /** Why a `refused` execution was refused. */
+  reason: z.string().nullable(),
+  state_lost: z.boolean(),
+  stdout_bytes: z.int().min(0),
+  stderr_bytes: z.int().min(0),
+  started_at: z.iso.datetime().nullable(),
+  finished_at: z.iso.datetime(),
+  duration_ms: z.number().min(0),
+});
+export type ExecutionOutcome = z.infer<typeof ExecutionOutcomeSchema>;
+
+/** The result of an execution, and its view while it is not terminal (then the nullable fields are null). */
+export const ExecutionSchema = z.object({
+  execution_id: ExecutionIdSchema,
+  session_id: SessionIdSchema,
+  tool_name: z.string(),
+  status: ExecutionStatusSchema,
+  exit_code: z.int().nullable(),
+  signal: z.string().nullable(),
+  stdout: z.string(),
+  stderr: z.string(),
+  encoding: z.enum(['utf-8', 'base64']),
+  /** Whether either stream is given as head and tail only. */
+  truncated: z.boolean(),
+  stdout_bytes: z.int(),
+  stderr_bytes: z.int(),
+  value: z.string().nullable(),
+  /** What the `file` tool answers, as data. */
+  structured: z.unknown().nullable(),
+  results: z.array(RichResultSchema),
+  error: ProgramErrorSchema.nullable(),
+  reason: z.string().nullable(),
+  state_lost: z.boolean(),
+  created_at: z.iso.datetime(),
+  started_at: z.iso.datetime().nullable(),
+  finished_at: z.iso.datetime().nullable(),
+  duration_ms: z.number().nullable(),
+  timings_ms: z.object({ admit: z.number(), place: z.number(), exec: z.number() }).nullable(),
+  receipt: EnvelopeSchema.nullable(),
+});
+export type Execution = z.infer<typeof ExecutionSchema>;
+
+/**
+ * Position in an execution's event stream: bytes of stdout and stderr delivered, and other events delivered.
+ * It is the `id` of each SSE event, so any mix of reconnects continues at the next byte.
+ */
+export interface EventCursor {
+  executionId: string;
+  stdoutBytes: number;
+  stderrBytes: number;
+  otherEvents: number;
+}
+
+export function formatCursor(cursor: EventCursor): string {
+  return `${cursor.executionId}:${cursor.stdoutBytes}:${cursor.stderrBytes}:${cursor.otherEvents}`;
+}
+
+export function parseCursor(text: string): EventCursor | undefined {
+  const match = /^(exe_[A-Za-z0-9_-]{22}):(\d{1,15}):(\d{1,15}):(\d{1,6})$/.exec(text);
+  if (match?.[1] === undefined) return undefined;
+  return {
+    executionId: match[1],
+    stdoutBytes: Number(match[2]),
+    stderrBytes: Number(match[3]),
+    otherEvents: Number(match[4]),
+  };
+}
+
+/** Data of the SSE events, by event name. `gap` says which bytes of a stream can no longer be had. */
+export const StreamEventSchema = z.discriminatedUnion('event', [
+  z.object({ event: z.literal('started'), execution_id: ExecutionIdSchema, started_at: z.iso.datetime() }),
+  z.object({
+    event: z.enum(['stdout', 'stderr']),
+    offset: z.int(),
+    text: z.string(),
+    /** Given instead of faithful text when the request asked for base64. */
+    encoding: z.enum(['utf-8', 'base64']),
+  }),
+  z.object({ event: z.literal('gap'), stream: StreamNameSchema, from: z.int(), to: z.int() }),
+  z.object({ event: z.literal('result'), mime: z.string(), data: z.string() }),
+  z.object({ event: z.literal('end'), execution: ExecutionSchema }),
+]);
+export type StreamEvent = z.infer<typeof StreamEventSchema>;

@@ -1,0 +1,226 @@
+/**
+ * Frames of the links between host and edge. One WebSocket message is one frame:
+ * u16 big-endian length of the header, header as JSON in UTF-8, payload bytes.
+ */
+import * as z from 'zod';
+import { EnvelopeSchema } from './dsse.ts';
+import { concatBytes, utf8 } from './encoding.ts';
+import { failure, type Outcome, success } from './errors.ts';
+import { ExecutionOutcomeSchema, StreamNameSchema } from './execution.ts';
+import { ExecutionIdSchema, HostIdSchema, ImageDigestSchema, SessionIdSchema } from './ids.ts';
+import { MAX_FRAME_BYTES } from './limits.ts';
+
+export const PROTOCOL_VERSION = 1;
+/** Text messages of the application heartbeat; the edge's runtime answers them without waking an object. */
+export const PING_TEXT = 'ping';
+export const PONG_TEXT = 'pong';
+
+const Nonce = z.string().min(22).max(128);
+const Seq = z.int().min(1);
+const Epoch = z.int().min(1);
+
+/** First frames of every link: the edge challenges, the host proves that it holds its key. */
+export const ChallengeFrameSchema = z.strictObject({ type: z.literal('challenge'), nonce: Nonce });
+export const ProofFrameSchema = z.strictObject({
+  type: z.literal('proof'),
+  /** base64 Ed25519 signature over `proofMessage`. */
+  signature: z.string().max(128),
+});
+
+/** What a host signs to prove its key on a link. */
+export function proofMessage(link: {
+  origin: string;
+  hostId: string;
+  nonce: string;
+  purpose: string;
+}): Uint8Array<ArrayBuffer> {
+  return utf8(`sandgate-link-proof\n${link.origin}\n${link.hostId}\n${link.purpose}\n${link.nonce}`);
+}
+
+/** A command is a grant and its payload; a payload over one frame comes in `parts` with the same grant. */
+export const CommandFrameSchema = z.strictObject({
+  type: z.literal('command'),
+  grant: z.string().max(8192),
+  part: z.int().min(0).max(63),
+  parts: z.int().min(1).max(64),
+});
+
+/** Edge to host on a session link. */
+export const SessionLinkDownSchema = z.discriminatedUnion('type', [
+  ChallengeFrameSchema,
+  z.strictObject({
+    type: z.literal('welcome'),
+    epoch: Epoch,
+    /** Highest sequence number of this stream that the edge has kept; 0 for a new stream. */
+    acked_seq: z.int().min(0),
+    window_bytes: z.int().min(1),
+  }),
+  /** Everything up to `seq` is kept and need not be sent again; it also gives that credit back. */
+  z.strictObject({ type: z.literal('ack'), epoch: Epoch, seq: Seq }),
+  CommandFrameSchema,
+  /** The session has a higher epoch or is gone: the host ends this sandbox. */
+  z.strictObject({ type: z.literal('fenced'), epoch: z.int().min(0) }),
+]);
+export type SessionLinkDown = z.infer<typeof SessionLinkDownSchema>;
+
+const Sequenced = z.strictObject({ epoch: Epoch, seq: Seq });
+
+/** Host to edge on a session link. All but `proof` and `hello` are numbered and kept until acknowledged. */
+export const SessionLinkUpSchema = z.discriminatedUnion('type', [
+  ProofFrameSchema,
+  z.strictObject({
+    type: z.literal('hello'),
+    protocol: z.int(),
+    session_id: SessionIdSchema,
+    epoch: Epoch,
+    /** Names one sequence of frames; a restarted host begins a new one. */
+    stream_id: z.string().regex(/^lnk_[A-Za-z0-9_-]{22}$/),
+  }),
+  Sequenced.extend({
+    type: z.literal('ready'),
+    sandbox_id: z.string().max(128),
+    image: ImageDigestSchema,
+    runsc_version: z.string().max(64),
+    runsc_platform: z.string().max(64),
+  }),
+  Sequenced.extend({
+    type: z.literal('started'),
+    execution_id: ExecutionIdSchema,
+    grant_jti: z.string(),
+    started_at: z.iso.datetime(),
+  }),
+  /** Payload: bytes of the stream from `offset` on. Cut at UTF-8 character edges where the bytes are UTF-8. */
+  Sequenced.extend({
+    type: z.literal('output'),
+    execution_id: ExecutionIdSchema,
+    stream: StreamNameSchema,
+    offset: z.int().min(0),
+  }),
+  /**
+   * Sent before `finished` when a stream was longer than the inline head: payload is a piece of its last bytes,
+   * from `offset` on.
+   */
+  Sequenced.extend({
+    type: z.literal('tail'),
+    execution_id: ExecutionIdSchema,
+    stream: StreamNameSchema,
+    offset: z.int().min(0),
+  }),
+  /** A piece of `value` (text), `structured` (JSON) or of rich result number `index`; `last` completes it. */
+  Sequenced.extend({
+    type: z.literal('part'),
+    execution_id: ExecutionIdSchema,
+    field: z.enum(['value', 'structured', 'result']),
+    index: z.int().min(0).max(255),
+    mime: z.string().max(128),
+    last: z.boolean(),
+  }),
+  Sequenced.extend({
+    type: z.literal('finished'),
+    execution_id: ExecutionIdSchema,
+    outcome: ExecutionOutcomeSchema,
+    receipt: EnvelopeSchema,
+  }),
+  /** A grant was refused. Of an `execute` grant the execution ends as `refused`; nothing ran. */
+  Sequenced.extend({
+    type: z.literal('refused'),
+    execution_id: ExecutionIdSchema.nullable(),
+    grant_jti: z.string().nullable(),
+    code: z.string().max(64),
+    detail: z.string().max(1024),
+  }),
+  /** The sandbox is gone, and with it what the session kept in memory and files. */
+  Sequenced.extend({
+    type: z.literal('sandbox_lost'),
+    reason: z.enum(['oom', 'crashed', 'host_restarted', 'destroyed']),
+  }),
+]);
+export type SessionLinkUp = z.infer<typeof SessionLinkUpSchema>;
+export type SequencedUp = Extract<SessionLinkUp, { seq: number }>;
+
+/** Edge to host on the control link. */
+export const ControlLinkDownSchema = z.discriminatedUnion('type', [
+  ChallengeFrameSchema,
+  z.strictObject({ type: z.literal('welcome'), key_set: z.string().max(16_384), epoch: Epoch }),
+  z.strictObject({ type: z.literal('key_set'), key_set: z.string().max(16_384) }),
+  /** `attach` and, for a session whose own link is down, `destroy`. */
+  CommandFrameSchema,
+]);
+export type ControlLinkDown = z.infer<typeof ControlLinkDownSchema>;
+
+/** Host to edge on the control link. */
+export const ControlLinkUpSchema = z.discriminatedUnion('type', [
+  ProofFrameSchema,
+  z.strictObject({
+    type: z.literal('hello'),
+    protocol: z.int(),
+    host_id: HostIdSchema,
+    agent_version: z.string().max(64),
+    runsc_version: z.string().max(64),
+    runsc_platform: z.string().max(64),
+    images: z.array(z.strictObject({ name: z.string().max(64), digest: ImageDigestSchema })).max(256),
+    capacity: z.strictObject({ sandboxes: z.int().min(0) }),
+  }),
+  z.strictObject({
+    type: z.literal('load'),
+    sandboxes: z.int().min(0),
+    capacity: z.strictObject({ sandboxes: z.int().min(0) }),
+    degraded: z.boolean(),
+  }),
+  /** A command from the control link was refused; nothing was made. */
+  z.strictObject({
+    type: z.literal('refused'),
+    session_id: SessionIdSchema,
+    tenant: z.string(),
+    epoch: Epoch,
+    code: z.string().max(64),
+    detail: z.string().max(1024),
+  }),
+  /** A `destroy` from the control link was carried out, or there was nothing to destroy. */
+  z.strictObject({
+    type: z.literal('destroyed'),
+    session_id: SessionIdSchema,
+    tenant: z.string(),
+    epoch: Epoch,
+  }),
+]);
+export type ControlLinkUp = z.infer<typeof ControlLinkUpSchema>;
+
+const NO_PAYLOAD: Uint8Array = new Uint8Array(0);
+
+export function encodeFrame(header: object, payload: Uint8Array = NO_PAYLOAD): Uint8Array<ArrayBuffer> {
+  const headerBytes = utf8(JSON.stringify(header));
+  const length = new Uint8Array([headerBytes.length >> 8, headerBytes.length & 0xff]);
+  return concatBytes([length, headerBytes, payload]);
+}
+
+/** Splits and parses a frame; any malformation is `protocol_violation`. */
+export function decodeFrame<Header>(
+  message: ArrayBuffer | Uint8Array,
+  schema: z.ZodType<Header>,
+): Outcome<{ header: Header; payload: Uint8Array }> {
+  const bytes = message instanceof Uint8Array ? message : new Uint8Array(message);
+  if (bytes.length < 2 || bytes.length > MAX_FRAME_BYTES) {
+    return failure(
+      'protocol_violation',
+      `a frame of 2 to ${MAX_FRAME_BYTES} bytes was expected, not ${bytes.length}`,
+    );
+  }
+  const headerEnd = 2 + (((bytes[0] ?? 0) << 8) | (bytes[1] ?? 0));
+  if (headerEnd > bytes.length) return failure('protocol_violation', 'the header is longer than the frame');
+  let json: unknown;
+  try {
+    json = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(2, headerEnd)));
+  } catch {
+    return failure('protocol_violation', 'the header is not JSON in UTF-8');
+  }
+  const parsed = schema.safeParse(json);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    return failure(
+      'protocol_violation',
+      `header.${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'wrong'}`,
+    );
+  }
+  return success({ header: parsed.data, payload: bytes.subarray(headerEnd) });
+}

@@ -1,0 +1,150 @@
+/**
+ * Grants: short JWS by which the edge tells one host to do one thing once. Bound to host, tenant, session, epoch,
+ * execution, tool, payload hash, limits and image, so that none can be used for anything else.
+ */
+import { compactVerify, decodeProtectedHeader, SignJWT } from 'jose';
+import * as z from 'zod';
+import { type Failure, failure, type Outcome, success } from './errors.ts';
+import {
+  ExecutionIdSchema,
+  HostIdSchema,
+  ImageDigestSchema,
+  KeyIdSchema,
+  SessionIdSchema,
+  Sha256Schema,
+  TenantSchema,
+} from './ids.ts';
+import { GRANT_LIFETIME_S, MAX_CLOCK_SKEW_S, MAX_TIMEOUT_MS } from './limits.ts';
+import { ResourceLimitsSchema } from './session.ts';
+
+export const GRANT_TYPE = 'exec-grant+jwt';
+export const GRANT_ALGORITHM = 'Ed25519';
+
+/**
+ * What is granted. `attach`: make a sandbox and link it to the session object. `execute`: run one tool call.
+ * `stdin` and `interrupt`: act on a running execution. `destroy`: end the sandbox of the session.
+ */
+export const GrantActSchema = z.enum(['attach', 'execute', 'stdin', 'interrupt', 'destroy']);
+export type GrantAct = z.infer<typeof GrantActSchema>;
+
+/**
+ * How much of the output a host sends: `full` all of it under the link's credit, because a client reads along;
+ * `bounded` head and tail only.
+ */
+export const RelaySchema = z.enum(['full', 'bounded']);
+export type Relay = z.infer<typeof RelaySchema>;
+
+export const GrantLimitsSchema = ResourceLimitsSchema.extend({
+  timeout_ms: z.int().min(1).max(MAX_TIMEOUT_MS),
+});
+
+export const GrantClaimsSchema = z.strictObject({
+  /** Origin of the edge. */
+  iss: z.string().min(1),
+  aud: z.string().regex(/^host:hst_[A-Za-z0-9_-]{22}$/),
+  sub: z.string().min(1),
+  tenant: TenantSchema,
+  sid: SessionIdSchema,
+  epoch: z.int().min(1),
+  /** Rises with each grant of a session; the receipt of an execution repeats it. */
+  seq: z.int().min(1),
+  act: GrantActSchema,
+  exec: ExecutionIdSchema.nullable(),
+  tool: z.string().nullable(),
+  tool_version: z.string().nullable(),
+  relay: RelaySchema.nullable(),
+  /** SHA-256 of the payload bytes that travel with the grant: arguments, sandbox configuration or stdin. */
+  args_sha256: Sha256Schema,
+  image: ImageDigestSchema,
+  limits: GrantLimitsSchema,
+  /** Egress policy; only the closed one exists. */
+  egress: z.literal('none'),
+  jti: z.string().regex(/^jti_[A-Za-z0-9_-]{22}$/),
+  iat: z.int(),
+  exp: z.int(),
+});
+export type GrantClaims = z.infer<typeof GrantClaimsSchema>;
+
+/** Payload of an `attach` grant. */
+export const AttachPayloadSchema = z.strictObject({
+  session_id: SessionIdSchema,
+  environment: z.record(z.string(), z.string()),
+  /** Head of the session's receipt chain as the edge knows it; `seq` 0 and 64 zeros where there is none yet. */
+  chain: z.strictObject({ seq: z.int().min(0), sha256: Sha256Schema }),
+});
+export type AttachPayload = z.infer<typeof AttachPayloadSchema>;
+
+export interface GrantSigner {
+  keyId: string;
+  privateKey: CryptoKey;
+}
+
+export async function signGrant(claims: GrantClaims, signer: GrantSigner): Promise<string> {
+  return new SignJWT({ ...claims })
+    .setProtectedHeader({ alg: GRANT_ALGORITHM, typ: GRANT_TYPE, kid: signer.keyId })
+    .sign(signer.privateKey);
+}
+
+export interface GrantPolicy {
+  hostId: string;
+  issuer: string;
+  /** Live grant-signing keys by key id; keys for other purposes must not be in it. */
+  keys: ReadonlyMap<string, CryptoKey>;
+  nowS: number;
+}
+
+/**
+ * Checks signature, key, type, host, issuer and time of a grant. What depends on state (replay, epoch, session,
+ * payload hash, caps) is the host's to check afterwards.
+ */
+export async function verifyGrant(
+  token: string | undefined,
+  policy: GrantPolicy,
+): Promise<Outcome<GrantClaims>> {
+  if (token === undefined || token === '') return failure('no_grant', 'the command carries no grant');
+  const header = readHeader(token);
+  if (header === undefined) return invalid('not a compact JWS');
+  if (header.alg !== GRANT_ALGORITHM) return invalid(`alg must be ${GRANT_ALGORITHM}`);
+  if (header.typ !== GRANT_TYPE) return invalid(`typ must be ${GRANT_TYPE}`);
+  const key = policy.keys.get(header.kid);
+  if (key === undefined) return invalid('kid is not a live grant key');
+  let payload: unknown;
+  try {
+    const verified = await compactVerify(token, key, { algorithms: [GRANT_ALGORITHM] });
+    payload = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(verified.payload));
+  } catch {
+    return invalid('the signature does not verify');
+  }
+  const parsed = GrantClaimsSchema.safeParse(payload);
+  if (!parsed.success) return invalid(`claims: ${parsed.error.issues[0]?.path.join('.') ?? 'not an object'}`);
+  return checkClaims(parsed.data, policy);
+}
+
+function checkClaims(claims: GrantClaims, policy: GrantPolicy): Outcome<GrantClaims> {
+  if (claims.iss !== policy.issuer) return invalid('iss is another edge');
+  if (claims.aud !== audienceOf(policy.hostId)) return failure('wrong_host', 'aud names another host');
+  if (claims.exp - claims.iat > GRANT_LIFETIME_S || claims.exp <= claims.iat) {
+    return invalid(`lifetime must be at most ${GRANT_LIFETIME_S} s`);
+  }
+  if (claims.iat > policy.nowS + MAX_CLOCK_SKEW_S) return failure('grant_expired', 'iat is in the future');
+  if (claims.exp <= policy.nowS) return failure('grant_expired', 'exp is past');
+  return success(claims);
+}
+
+export function audienceOf(hostId: string): string {
+  return `host:${HostIdSchema.parse(hostId)}`;
+}
+
+const HeaderSchema = z.strictObject({ alg: z.string(), typ: z.string(), kid: KeyIdSchema });
+
+function readHeader(token: string): z.infer<typeof HeaderSchema> | undefined {
+  try {
+    return HeaderSchema.safeParse(decodeProtectedHeader(token)).data;
+  } catch {
+    return undefined;
+  }
+}
+
+function invalid(detail: string): Failure {
+  return failure('grant_invalid', detail);
+}

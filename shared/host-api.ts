@@ -1,0 +1,84 @@
+/** What a host and the edge say to each other over HTTP: enrolment, and the headers of a link's upgrade. */
+import * as z from 'zod';
+import { PublicJwkSchema } from './ed25519.ts';
+import { utf8 } from './encoding.ts';
+import { HostIdSchema } from './ids.ts';
+
+export const ROUTES = {
+  challenges: '/v1/hosts/challenges',
+  enroll: '/v1/hosts/enroll',
+  controlLink: '/v1/links/control',
+  sessionLink: '/v1/links/sessions',
+} as const;
+
+/** `POST /v1/enrollment-tokens` (operator). The token is shown once. */
+export const CreateEnrollmentTokenSchema = z.strictObject({
+  pool: z
+    .string()
+    .regex(/^[a-z0-9][a-z0-9-]{0,62}$/)
+    .default('default'),
+});
+export const EnrollmentTokenSchema = z.object({
+  enrollment_token: z.string(),
+  pool: z.string(),
+  expires_at: z.iso.datetime(),
+});
+
+/** `POST /v1/hosts/challenges` → a nonce to sign at enrolment, good for one use within a minute. */
+export const EnrollmentChallengeSchema = z.object({ nonce: z.string().min(22).max(256) });
+
+/** `POST /v1/hosts/enroll`. `signature` is base64 over `enrollmentMessage` by the key in `public_key`. */
+export const EnrollSchema = z.strictObject({
+  enrollment_token: z.string().min(22).max(256),
+  nonce: z.string().min(22).max(256),
+  public_key: PublicJwkSchema,
+  signature: z.string().max(128),
+  agent_version: z.string().max(64),
+});
+
+export const EnrolledSchema = z.object({
+  host_id: HostIdSchema,
+  edge_origin: z.string(),
+  /** Root key that signs the edge's key sets: pinned from now on. */
+  root_key: PublicJwkSchema,
+  key_set: z.string(),
+  /** JWS by the edge that binds the host id to the host's public key; presented at each upgrade. */
+  certificate: z.string(),
+});
+
+export function enrollmentMessage(fields: {
+  origin: string;
+  nonce: string;
+  publicKeyX: string;
+}): Uint8Array<ArrayBuffer> {
+  return utf8(`sandgate-enrolment\n${fields.origin}\n${fields.nonce}\n${fields.publicKeyX}`);
+}
+
+export const HOST_CERTIFICATE_TYPE = 'host-cert+jwt';
+
+/** Claims of a host certificate: signed by the edge's root key, RFC 7800 confirmation key inside. */
+export const HostCertificateClaimsSchema = z.object({
+  iss: z.string(),
+  sub: HostIdSchema,
+  pool: z.string(),
+  cnf: z.object({ jwk: PublicJwkSchema }),
+  iat: z.int(),
+});
+
+/** Upgrade headers of both links. The session link names its session so that the edge can route it. */
+export const LINK_HEADERS = {
+  certificate: 'authorization',
+  sessionId: 'sandgate-session',
+  tenant: 'sandgate-tenant',
+  epoch: 'sandgate-epoch',
+} as const;
+
+export const OperatorHostSchema = z.object({
+  host_id: HostIdSchema,
+  pool: z.string(),
+  state: z.enum(['connected', 'suspect', 'dead']),
+  sandboxes: z.int(),
+  capacity: z.object({ sandboxes: z.int() }),
+  images: z.array(z.object({ name: z.string(), digest: z.string() })),
+  last_seen_at: z.iso.datetime().nullable(),
+});

@@ -1,0 +1,54 @@
+/** Identifiers: a prefix that says the kind, then 128 random bits, for sessions followed by a tag of the edge. */
+import * as z from 'zod';
+import { toBase64Url, utf8 } from './encoding.ts';
+
+const HANDLE = '[A-Za-z0-9_-]{22}';
+
+export const ExecutionIdSchema = z.string().regex(new RegExp(`^exe_${HANDLE}$`));
+export const HostIdSchema = z.string().regex(new RegExp(`^hst_${HANDLE}$`));
+/** A session id carries a keyed tag over (tenant, handle), so a wrong one is refused before any object wakes. */
+export const SessionIdSchema = z.string().regex(new RegExp(`^ses_${HANDLE}[A-Za-z0-9_-]{16}$`));
+export const TenantSchema = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/);
+export const Sha256Schema = z.string().regex(/^[0-9a-f]{64}$/);
+export const ImageDigestSchema = z.string().regex(/^sha256:[0-9a-f]{64}$/);
+export const KeyIdSchema = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/);
+
+export type IdPrefix = 'exe' | 'hst' | 'req' | 'lnk' | 'jti' | 'rct' | 'enr';
+
+export function newId(prefix: IdPrefix): string {
+  return `${prefix}_${randomHandle()}`;
+}
+
+export function randomHandle(): string {
+  return toBase64Url(crypto.getRandomValues(new Uint8Array(16)));
+}
+
+/** 12 bytes of HMAC-SHA-256: forging one is 2^96 work, and it only saves an object from waking. */
+const TAG_BYTES = 12;
+
+export async function newSessionId(tagKey: CryptoKey, tenant: string): Promise<string> {
+  const handle = randomHandle();
+  return `ses_${handle}${await sessionTag(tagKey, tenant, handle)}`;
+}
+
+/** Whether this edge made the id for this tenant. */
+export async function isSessionIdOf(tagKey: CryptoKey, tenant: string, sessionId: string): Promise<boolean> {
+  if (!SessionIdSchema.safeParse(sessionId).success) return false;
+  const handle = sessionId.slice(4, 26);
+  const expected = await sessionTag(tagKey, tenant, handle);
+  return constantTimeEqual(expected, sessionId.slice(26));
+}
+
+async function sessionTag(tagKey: CryptoKey, tenant: string, handle: string): Promise<string> {
+  const mac = await crypto.subtle.sign('HMAC', tagKey, utf8(`session\n${tenant}\n${handle}`));
+  return toBase64Url(new Uint8Array(mac).subarray(0, TAG_BYTES));
+}
+
+function constantTimeEqual(left: string, right: string): boolean {
+  if (left.length !== right.length) return false;
+  let difference = 0;
+  for (let index = 0; index < left.length; index += 1) {
+    difference |= left.charCodeAt(index) ^ right.charCodeAt(index);
+  }
+  return difference === 0;
+}

@@ -1,0 +1,100 @@
+/** A session as the API shows it, and what it takes to create one. */
+import * as z from 'zod';
+import { HostIdSchema, ImageDigestSchema, SessionIdSchema } from './ids.ts';
+import { SessionStateSchema } from './lifecycle.ts';
+import {
+  DEFAULT_IDLE_TIMEOUT_S,
+  DEFAULT_RESOURCE_LIMITS,
+  MAX_ENVIRONMENT_BYTES,
+  MAX_IDLE_TIMEOUT_S,
+  MAX_METADATA_BYTES,
+} from './limits.ts';
+
+const MIB = 1024 * 1024;
+const GIB = 1024 * MIB;
+
+/** What a sandbox may use. Bounds here are the protocol's; a host has caps of its own below them. */
+export const ResourceLimitsSchema = z.strictObject({
+  cpus: z.number().min(0.1).max(64).default(DEFAULT_RESOURCE_LIMITS.cpus),
+  memory_bytes: z
+    .int()
+    .min(32 * MIB)
+    .max(256 * GIB)
+    .default(DEFAULT_RESOURCE_LIMITS.memory_bytes),
+  processes: z.int().min(8).max(4096).default(DEFAULT_RESOURCE_LIMITS.processes),
+  workspace_bytes: z
+    .int()
+    .min(MIB)
+    .max(1024 * GIB)
+    .default(DEFAULT_RESOURCE_LIMITS.workspace_bytes),
+  tmp_bytes: z
+    .int()
+    .min(MIB)
+    .max(64 * GIB)
+    .default(DEFAULT_RESOURCE_LIMITS.tmp_bytes),
+});
+export type ResourceLimits = z.infer<typeof ResourceLimitsSchema>;
+
+const EnvironmentSchema = z
+  .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/), z.string().max(32_768))
+  .refine((environment) => JSON.stringify(environment).length <= MAX_ENVIRONMENT_BYTES, {
+    message: `an environment of at most ${MAX_ENVIRONMENT_BYTES} bytes`,
+  })
+  .refine((environment) => Object.values(environment).every((value) => !value.includes('\0')), {
+    message: 'values without NUL bytes',
+  });
+
+const MetadataSchema = z
+  .record(z.string().min(1).max(128), z.string().max(4096))
+  .refine((metadata) => JSON.stringify(metadata).length <= MAX_METADATA_BYTES, {
+    message: `metadata of at most ${MAX_METADATA_BYTES} bytes`,
+  });
+
+/** Body of `POST /v1/sessions`. `image` is a name that the pool knows or a digest, never a tag. */
+export const CreateSessionSchema = z.strictObject({
+  image: z
+    .string()
+    .regex(/^([a-z0-9][a-z0-9-]{0,62}|sha256:[0-9a-f]{64})$/)
+    .default('python'),
+  limits: ResourceLimitsSchema.prefault({}),
+  env: EnvironmentSchema.default({}),
+  metadata: MetadataSchema.default({}),
+  idle_timeout_s: z.int().min(5).max(MAX_IDLE_TIMEOUT_S).default(DEFAULT_IDLE_TIMEOUT_S),
+  pool: z
+    .string()
+    .regex(/^[a-z0-9][a-z0-9-]{0,62}$/)
+    .default('default'),
+});
+export type CreateSession = z.infer<typeof CreateSessionSchema>;
+
+const TimestampSchema = z.iso.datetime();
+
+/** A session resource. Times are RFC 3339 in UTC. */
+export const SessionSchema = z.object({
+  session_id: SessionIdSchema,
+  state: SessionStateSchema,
+  image: z.string(),
+  image_digest: ImageDigestSchema.nullable(),
+  resource_limits: ResourceLimitsSchema,
+  metadata: MetadataSchema,
+  environment: EnvironmentSchema,
+  workdir: z.string(),
+  pool: z.string(),
+  host_id: HostIdSchema.nullable(),
+  sandbox_id: z.string().nullable(),
+  epoch: z.int(),
+  idle_timeout_s: z.int(),
+  owner: z.object({ tenant: z.string(), subject: z.string() }),
+  created_at: TimestampSchema,
+  last_activity_at: TimestampSchema,
+  error: z.object({ code: z.string(), detail: z.string() }).nullable(),
+  executions: z.object({ total: z.int(), queued: z.int(), running: z.int() }),
+});
+export type Session = z.infer<typeof SessionSchema>;
+
+export const SessionListSchema = z.object({
+  sessions: z.array(
+    SessionSchema.pick({ session_id: true, state: true, image: true, metadata: true, created_at: true }),
+  ),
+  next_cursor: z.string().nullable(),
+});

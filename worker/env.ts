@@ -1,0 +1,30 @@
+/** The bindings of the Worker. Text bindings hold JSON or keys; they are parsed once in `configuration.ts`. */
+import type { HostObject } from './objects/host/object.ts';
+import type { PoolObject } from './objects/pool/object.ts';
+import type { SessionObject } from './objects/session/object.ts';
+import type { TenantObject } from './objects/tenant/object.ts';
+
+export interface Env {
+  SESSION: DurableObjectNamespace<SessionObject>;
+  HOST: DurableObjectNamespace<HostObject>;
+  POOL: DurableObjectNamespace<PoolObject>;
+  TENANT: DurableObjectNamespace<TenantObject>;
+  /** Origin of this edge, `iss` of its grants, for example `https://sandgate.example.com`. */
+  EDGE_ORIGIN: string;
+  /** JSON array of issuers: `{issuer, audience, jwks?: {keys}, jwks_url?, algorithms, tenant_claim}`. */
+  ISSUERS: string;
+  /** Private Ed25519 JWK (JSON) that signs key sets and host certificates. */
+  EDGE_ROOT_KEY: string;
+  /** Private Ed25519 JWK (JSON) that signs grants. */
+  GRANT_KEY: string;
+  /** Private Ed25519 JWK (JSON) that counter-signs receipts. */
+  RECEIPT_KEY: string;
+  /** Version of the key set; raise it whenever a key changes. */
+  KEY_SET_VERSION: string;
+  /** base64url, 32 bytes: key of the tags in session ids. */
+  ID_SECRET: string;
+  /** SHA-256 (hex) of the operator's token. */
+  OPERATOR_TOKEN_SHA256: string;
+  /** Requests per minute of a tenant. */
+  TENANT_REQUESTS_PER_MINUTE: string;
+}
