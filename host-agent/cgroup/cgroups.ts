@@ -1,0 +1,51 @@
+/** Control groups of the sandboxes: made before runsc starts, so limits and counters outlive the sandbox. */
+
+export interface CgroupLimits {
+  memoryBytes: number;
+  cpuQuotaUs: number;
+  cpuPeriodUs: number;
+  /** Weight among the sandboxes of the machine, 1024 a CPU. */
+  cpuShares: number;
+  pids: number;
+}
+
+export interface CgroupUsage {
+  /** Processes that the kernel killed for memory, since the group was made. */
+  oomKills: number;
+  cpuMs: number;
+  peakMemoryBytes: number;
+}
+
+/** One directory per sandbox, `<parent>/<name>`, in whichever version of cgroups the machine has mounted. */
+export interface Cgroups {
+  readonly version: 1 | 2;
+  /** The path as an OCI specification wants it. */
+  pathOf(name: string): string;
+  create(name: string, limits: CgroupLimits): Promise<void>;
+  /** Undefined when there is no such group. Synchronous: these files answer from memory, and a call waits for it. */
+  usage(name: string): CgroupUsage | undefined;
+  /** Lets the peak of memory start anew where the kernel can do that. */
+  resetPeak(name: string): void;
+  /** SIGKILL to every process in the group. */
+  kill(name: string): void;
+  /** Kills what is left inside, then removes the group from every hierarchy. True when nothing is left of it. */
+  remove(name: string): Promise<boolean>;
+  /** Names of all groups under the parent. */
+  list(): Promise<string[]>;
+  /** Removes the parent if it is empty. */
+  removeParent(): Promise<void>;
+}
+
+const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/;
+const PARENT = /^(\/[A-Za-z0-9][A-Za-z0-9._-]{0,63}){1,4}$/;
+
+export function requireName(name: string): string {
+  if (!NAME.test(name))
+    throw new TypeError(`a cgroup name of letters, digits, _ and - was expected: ${name}`);
+  return name;
+}
+
+export function requireParent(parent: string): string {
+  if (!PARENT.test(parent)) throw new TypeError(`an absolute cgroup path was expected: ${parent}`);
+  return parent;
+}

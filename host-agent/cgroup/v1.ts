@@ -1,0 +1,112 @@
+/** cgroups version 1: one hierarchy a controller, also on hybrid machines. */
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type CgroupLimits, type Cgroups, type CgroupUsage, requireName, requireParent } from './cgroups.ts';
+import {
+  childNames,
+  keyedNumber,
+  killMembers,
+  readControl,
+  removeGroup,
+  removeIfEmpty,
+  toNumber,
+  writeControl,
+} from './control-file.ts';
+import { type CgroupMounts, V1_CONTROLLERS } from './mounts.ts';
+
+type Controller = (typeof V1_CONTROLLERS)[number];
+
+export class CgroupsV1 implements Cgroups {
+  readonly version = 1;
+  readonly #mounts: CgroupMounts;
+  readonly #parent: string;
+
+  constructor(mounts: CgroupMounts, parent: string) {
+    this.#mounts = mounts;
+    this.#parent = requireParent(parent);
+    for (const controller of V1_CONTROLLERS) this.#mountOf(controller);
+  }
+
+  pathOf(name: string): string {
+    return join(this.#parent, requireName(name));
+  }
+
+  async create(name: string, limits: CgroupLimits): Promise<void> {
+    for (const controller of V1_CONTROLLERS) await mkdir(this.#dir(controller, name), { recursive: true });
+    const memory = this.#dir('memory', name);
+    writeControl(join(memory, 'memory.limit_in_bytes'), limits.memoryBytes);
+    this.#forbidSwap(memory, limits.memoryBytes);
+    writeControl(join(this.#dir('cpu', name), 'cpu.cfs_period_us'), limits.cpuPeriodUs);
+    writeControl(join(this.#dir('cpu', name), 'cpu.cfs_quota_us'), limits.cpuQuotaUs);
+    writeControl(join(this.#dir('cpu', name), 'cpu.shares'), limits.cpuShares);
+    writeControl(join(this.#dir('pids', name), 'pids.max'), limits.pids);
+  }
+
+  /** Kernels without swap accounting lack the joint limit; there a group that never swaps comes closest. */
+  #forbidSwap(memory: string, memoryBytes: number): void {
+    const jointLimit = join(memory, 'memory.memsw.limit_in_bytes');
+    if (readControl(jointLimit) === undefined) {
+      writeControl(join(memory, 'memory.swappiness'), 0);
+    } else {
+      writeControl(jointLimit, memoryBytes);
+    }
+  }
+
+  usage(name: string): CgroupUsage | undefined {
+    const memory = this.#dir('memory', name);
+    const oomControl = readControl(join(memory, 'memory.oom_control'));
+    const peak = readControl(join(memory, 'memory.max_usage_in_bytes'));
+    const cpuNs = readControl(join(this.#dir('cpuacct', name), 'cpuacct.usage'));
+    if (oomControl === undefined || peak === undefined || cpuNs === undefined) return undefined;
+    return {
+      oomKills: keyedNumber(oomControl, 'oom_kill') ?? 0,
+      cpuMs: (toNumber(cpuNs) ?? 0) / 1e6,
+      peakMemoryBytes: toNumber(peak) ?? 0,
+    };
+  }
+
+  resetPeak(name: string): void {
+    const peak = join(this.#dir('memory', name), 'memory.max_usage_in_bytes');
+    if (readControl(peak) !== undefined) writeControl(peak, 0);
+  }
+
+  kill(name: string): void {
+    killMembers(this.#dir('memory', name));
+  }
+
+  async remove(name: string): Promise<boolean> {
+    requireName(name);
+    let removed = true;
+    for (const mount of this.#everyMount()) {
+      removed = (await removeGroup(join(mount, this.#parent, name))) && removed;
+    }
+    return removed;
+  }
+
+  async list(): Promise<string[]> {
+    const names = new Set<string>();
+    for (const mount of this.#everyMount()) {
+      for (const name of await childNames(join(mount, this.#parent))) names.add(name);
+    }
+    return [...names].sort();
+  }
+
+  async removeParent(): Promise<void> {
+    for (const mount of this.#everyMount()) await removeIfEmpty(join(mount, this.#parent));
+  }
+
+  /** runsc makes groups in hierarchies that we do not use, so all of them are looked at. */
+  #everyMount(): string[] {
+    return this.#mounts.v2 === undefined ? this.#mounts.v1All : [...this.#mounts.v1All, this.#mounts.v2];
+  }
+
+  #dir(controller: Controller, name: string): string {
+    return join(this.#mountOf(controller), this.#parent, requireName(name));
+  }
+
+  #mountOf(controller: Controller): string {
+    const mount = this.#mounts.v1.get(controller);
+    if (mount === undefined) throw new Error(`the machine has no cgroup controller ${controller}`);
+    return mount;
+  }
+}

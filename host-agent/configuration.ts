@@ -1,0 +1,92 @@
+/** The environment of the agent, read once: every value checked, every default applied. */
+import { hash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { availableParallelism, totalmem } from 'node:os';
+import { join, resolve } from 'node:path';
+import * as z from 'zod';
+import { type Outcome, failure, success } from '../shared/errors.ts';
+import type { ResourceLimits } from '../shared/session.ts';
+
+const GIB = 1024 ** 3;
+/** Left to the host itself when its own caps are not given. */
+const HOST_MEMORY_SHARE = 0.75;
+const DEFAULT_SANDBOX_BYTES = 512 * 1024 ** 2;
+
+const Path = z.string().min(1);
+const Count = z.coerce.number().int().min(1);
+
+const EnvironmentSchema = z.object({
+  SANDGATE_STATE_DIR: Path,
+  SANDGATE_EDGE_URL: z.url({ protocol: /^https?$/ }),
+  SANDGATE_EDGE_ORIGIN: z.url({ protocol: /^https?$/ }).optional(),
+  SANDGATE_ENROLLMENT_TOKEN: z.string().min(22).max(256).optional(),
+  SANDGATE_RUNSC: Path,
+  SANDGATE_IMAGES_DIR: Path,
+  SANDGATE_GUEST_DIR: Path,
+  SANDGATE_CAPACITY: Count.default(Math.max(1, Math.floor((totalmem() * HOST_MEMORY_SHARE) / DEFAULT_SANDBOX_BYTES))),
+  SANDGATE_CGROUP_PARENT: z
+    .string()
+    .regex(/^\/[A-Za-z0-9._/-]+$/)
+    .optional(),
+  SANDGATE_LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
+  SANDGATE_MAX_CPUS: z.coerce.number().min(0.1).default(availableParallelism()),
+  SANDGATE_MAX_MEMORY_BYTES: Count.default(Math.floor(totalmem() * HOST_MEMORY_SHARE)),
+  SANDGATE_MAX_PROCESSES: Count.default(1024),
+  SANDGATE_MAX_WORKSPACE_BYTES: Count.default(16 * GIB),
+  SANDGATE_MAX_TMP_BYTES: Count.default(4 * GIB),
+});
+
+export interface Configuration {
+  /** Folder of this agent in the state folder. */
+  hostDir: string;
+  edgeUrl: string;
+  edgeOrigin: string;
+  enrolmentToken: string | undefined;
+  runscPath: string;
+  imagesDir: string;
+  guestDir: string;
+  capacity: number;
+  cgroupParent: string;
+  caps: ResourceLimits;
+  logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent';
+  agentVersion: string;
+}
+
+export function readConfiguration(environment: NodeJS.ProcessEnv): Outcome<Configuration> {
+  const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
+  const parsed = EnvironmentSchema.safeParse(given);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    return failure('invalid_request', `${issue?.path.join('.') ?? 'environment'}: ${issue?.message ?? 'wrong'}`);
+  }
+  const values = parsed.data;
+  const hostDir = join(resolve(values.SANDGATE_STATE_DIR), 'host');
+  return success({
+    hostDir,
+    edgeUrl: values.SANDGATE_EDGE_URL,
+    edgeOrigin: new URL(values.SANDGATE_EDGE_ORIGIN ?? values.SANDGATE_EDGE_URL).origin,
+    enrolmentToken: values.SANDGATE_ENROLLMENT_TOKEN,
+    runscPath: resolve(values.SANDGATE_RUNSC),
+    imagesDir: resolve(values.SANDGATE_IMAGES_DIR),
+    guestDir: resolve(values.SANDGATE_GUEST_DIR),
+    capacity: values.SANDGATE_CAPACITY,
+    // What is found below it at start is removed, so no two agents may share it.
+    cgroupParent: values.SANDGATE_CGROUP_PARENT ?? `/sandgate-${hash('sha256', hostDir).slice(0, 8)}`,
+    caps: {
+      cpus: values.SANDGATE_MAX_CPUS,
+      memory_bytes: values.SANDGATE_MAX_MEMORY_BYTES,
+      processes: values.SANDGATE_MAX_PROCESSES,
+      workspace_bytes: values.SANDGATE_MAX_WORKSPACE_BYTES,
+      tmp_bytes: values.SANDGATE_MAX_TMP_BYTES,
+    },
+    logLevel: values.SANDGATE_LOG_LEVEL,
+    agentVersion: readVersion(),
+  });
+}
+
+const PackageSchema = z.object({ version: z.string() });
+
+function readVersion(): string {
+  const text = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
+  return PackageSchema.parse(JSON.parse(text)).version;
+}

@@ -1,0 +1,145 @@
+/** The agent on one state folder: identity, keys, journal, recovery, and the control link. */
+import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import { type Outcome, success } from '../../shared/errors.ts';
+import { type GrantClaims, verifyGrant } from '../../shared/grant.ts';
+import type { ResourceLimits } from '../../shared/session.ts';
+import { Journal } from '../journal/journal.ts';
+import { lockState } from '../journal/state-lock.ts';
+import type { Log } from '../logging/log.ts';
+import type { Sandboxes } from '../sandbox/port.ts';
+import { Attachments } from './attachments.ts';
+import { ControlLink } from './control-link.ts';
+import { EdgeLinks } from './edge-links.ts';
+import { type HostIdentity, identityOf } from './enrolment.ts';
+import { KeyRing } from './key-ring.ts';
+import { CLOSE_GOING_AWAY, type LinkTiming } from './link-socket.ts';
+import { reconnectDelayMs } from './reconnect-delay.ts';
+
+export interface AgentOptions {
+  hostDir: string;
+  edgeUrl: string;
+  edgeOrigin: string;
+  enrolmentToken: string | undefined;
+  agentVersion: string;
+  caps: ResourceLimits;
+  log: Log;
+  /** Made only once this agent holds the state folder alone. */
+  openSandboxes: () => Promise<Outcome<Sandboxes>>;
+  timing?: Partial<LinkTiming>;
+  abandonAfterMs?: number;
+  signal: AbortSignal;
+}
+
+export interface Agent {
+  hostId: string;
+  /** Settles when the control link is up for the first time. */
+  ready: Promise<void>;
+  stop(): Promise<void>;
+}
+
+export async function startAgent(options: AgentOptions): Promise<Outcome<Agent>> {
+  const { hostDir, log } = options;
+  const lock = await lockState(hostDir);
+  if (!lock.ok) return lock;
+  const opened = await options.openSandboxes();
+  if (!opened.ok) {
+    await lock.value.release();
+    return opened;
+  }
+  const sandboxes = opened.value;
+  // What a former agent left must be gone before anything else is made, and even if the edge cannot be reached.
+  const { removed } = await sandboxes.reconcile();
+  log.info({ event: 'reconciled', count: removed.length });
+  const identity = await enrolWhenReachable(options);
+  if (!identity.ok) {
+    await sandboxes.stop();
+    await lock.value.release();
+    return identity;
+  }
+  const running = await run(options, sandboxes, identity.value);
+  return success({
+    ...running,
+    async stop() {
+      await running.stop();
+      await sandboxes.stop();
+      await lock.value.release();
+    },
+  });
+}
+
+async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostIdentity): Promise<Agent> {
+  const { log, timing, caps } = options;
+  const { hostId, keyId, privateKey, edgeOrigin } = identity;
+  const journal = await Journal.open(join(options.hostDir, 'journal'), {
+    onDegraded: (degraded) => {
+      log.error({ event: degraded ? 'journal_degraded' : 'journal_recovered' });
+      control.reportLoad();
+    },
+  });
+  if (journal.tornBytes > 0) log.warn({ event: 'journal_tail_cut', bytes: journal.tornBytes });
+  const keyRing = new KeyRing({ root: identity.rootKey, issuer: edgeOrigin, journal });
+  const known = await keyRing.accept(journal.keySet?.token ?? identity.keySet);
+  if (!known.ok) log.error({ event: 'key_set_refused', code: known.code, detail: known.detail });
+  const verify = async (token: string): Promise<Outcome<GrantClaims>> => {
+    const nowS = Math.floor(Date.now() / 1000);
+    return verifyGrant(token, { hostId, issuer: edgeOrigin, keys: await keyRing.grantKeys(nowS), nowS });
+  };
+  const links = new EdgeLinks(options.edgeUrl, identity);
+  const { runscVersion, runscPlatform } = sandboxes.facts;
+  const attachments = new Attachments({
+    journal,
+    host: { hostId, runscVersion, runscPlatform },
+    signer: { keyId, privateKey },
+    log,
+    verifyGrant: verify,
+    links,
+    timing,
+    abandonAfterMs: options.abandonAfterMs,
+    sandboxes,
+    caps,
+    onChange: () => control.reportLoad(),
+  });
+  let setReady: () => void = () => {};
+  const ready = new Promise<void>((resolve) => {
+    setReady = resolve;
+  });
+  const control = new ControlLink({
+    hostId,
+    agentVersion: options.agentVersion,
+    facts: sandboxes.facts,
+    target: links.control(),
+    keyRing,
+    verifyGrant: verify,
+    attachments,
+    isDegraded: () => journal.degraded,
+    onUp: () => {
+      log.info({ event: 'ready', host_id: hostId });
+      setReady();
+    },
+    log,
+    timing,
+  });
+  await attachments.recover();
+  control.connect();
+  return {
+    hostId,
+    ready,
+    async stop() {
+      await attachments.stop();
+      control.close(CLOSE_GOING_AWAY);
+      await journal.close();
+    },
+  };
+}
+
+/** An edge that cannot be reached is asked again until the agent is stopped; one that refuses is not. */
+async function enrolWhenReachable(options: AgentOptions): Promise<Outcome<HostIdentity>> {
+  for (let attempt = 1; ; attempt += 1) {
+    const identity = await identityOf({ ...options, directory: options.hostDir });
+    if (identity.ok || identity.code !== 'overloaded' || options.signal.aborted) return identity;
+    const delayMs = reconnectDelayMs(attempt, Math.random);
+    options.log.warn({ event: 'edge_unreachable', detail: identity.detail, attempt, delay_ms: delayMs });
+    await wait(delayMs, undefined, { signal: options.signal }).catch(() => {});
+  }
+}

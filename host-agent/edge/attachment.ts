@@ -1,0 +1,125 @@
+/** One attached session: its sandbox and its link, from `ready` until the edge knows that the sandbox is gone. */
+import type { SessionBinding } from '../execution/grant-check.ts';
+import { HostedSession, type SessionDependencies } from '../execution/session.ts';
+import type { LostReason, Sandbox } from '../sandbox/port.ts';
+import type { EdgeLinks } from './edge-links.ts';
+import type { HeldSession, SessionEnd } from './held-session.ts';
+import { CLOSE_GOING_AWAY, CLOSE_NORMAL, type LinkTiming } from './link-socket.ts';
+import { SessionLink } from './session-link.ts';
+
+/** After this the edge has long declared the host dead; what is left here serves nobody. */
+const ABANDON_AFTER_MS = 600_000;
+/** A destroyed session may be forgotten by the edge before it acknowledges the end of its sandbox. */
+const DESTROYED_FAREWELL_MS = 10_000;
+/** A stopping agent waits this long for the edge to take in that its sandboxes are gone. */
+const STOPPING_FAREWELL_MS = 1_500;
+
+export interface AttachmentDependencies extends SessionDependencies {
+  links: EdgeLinks;
+  timing?: Partial<LinkTiming>;
+  abandonAfterMs?: number;
+}
+
+export class Attachment implements HeldSession {
+  readonly holdsSandbox = true;
+  readonly binding: SessionBinding;
+  readonly gone: Promise<SessionEnd>;
+  readonly #sandbox: Sandbox;
+  readonly #link: SessionLink;
+  readonly #session: HostedSession;
+  readonly #dependencies: AttachmentDependencies;
+  #isCut = false;
+  #resolveCut: (end: SessionEnd) => void = () => {};
+
+  constructor(binding: SessionBinding, sandbox: Sandbox, dependencies: AttachmentDependencies) {
+    this.binding = binding;
+    this.#sandbox = sandbox;
+    this.#dependencies = dependencies;
+    const { links, log, timing } = dependencies;
+    this.#link = new SessionLink({
+      sessionId: binding.sessionId,
+      epoch: binding.epoch,
+      ...links.session(binding),
+      onCommand: ({ grant, payload }) => this.#session.handleCommand(grant, payload),
+      onFenced: () => this.#cut('fenced'),
+      log,
+      timing,
+    });
+    this.#session = new HostedSession(binding, sandbox, this.#link, dependencies);
+    this.gone = this.#live();
+    this.#link.send({
+      type: 'ready',
+      sandbox_id: sandbox.id,
+      image: binding.image,
+      runsc_version: dependencies.host.runscVersion.slice(0, 64),
+      runsc_platform: dependencies.host.runscPlatform.slice(0, 64),
+    });
+    this.#link.connect();
+  }
+
+  get epoch(): number {
+    return this.binding.epoch;
+  }
+
+  async destroy(): Promise<void> {
+    await this.#sandbox.destroy();
+    // Told by whoever asked for it: on a link that is down the farewell would reach nobody.
+    if (this.#link.downForMs > 0) this.#cut('told');
+    await this.gone;
+  }
+
+  async fence(): Promise<void> {
+    this.#cut('fenced');
+    await this.gone;
+  }
+
+  /** What the edge does not take in now, the journal tells it at the next start. */
+  async stop(): Promise<void> {
+    await this.#sandbox.destroy();
+    await Promise.race([this.gone, after(STOPPING_FAREWELL_MS)]);
+    this.#cut('stopped');
+    await this.gone;
+  }
+
+  #cut(end: SessionEnd): void {
+    this.#isCut = true;
+    this.#resolveCut(end);
+  }
+
+  async #live(): Promise<SessionEnd> {
+    const { journal, log } = this.#dependencies;
+    const { sessionId, epoch } = this.binding;
+    const cut = new Promise<SessionEnd>((resolve) => {
+      this.#resolveCut = resolve;
+    });
+    const abandonAfterMs = this.#dependencies.abandonAfterMs ?? ABANDON_AFTER_MS;
+    const watch = setInterval(() => {
+      if (this.#link.downForMs > abandonAfterMs) this.#cut('abandoned');
+    }, abandonAfterMs / 20).unref();
+    const end = await Promise.race([cut, this.#sandbox.lost.then((lost) => this.#tellLost(lost.reason))]);
+    clearInterval(watch);
+    this.#link.close(end === 'stopped' ? CLOSE_GOING_AWAY : CLOSE_NORMAL);
+    // First the sandbox: while it lives, a program that nobody reads from has to wait.
+    await this.#sandbox.destroy();
+    this.#link.abandon();
+    await this.#session.end();
+    if (end !== 'stopped') journal.detached(sessionId, epoch, true);
+    log.info({ event: 'session_detached', session_id: sessionId, epoch, reason: end });
+    return end;
+  }
+
+  async #tellLost(reason: LostReason): Promise<SessionEnd> {
+    await this.#session.end();
+    if (this.#isCut) return 'fenced';
+    this.#dependencies.journal.detached(this.binding.sessionId, this.binding.epoch, false);
+    const told = this.#link.whenAcknowledged(this.#link.send({ type: 'sandbox_lost', reason }));
+    await (reason === 'destroyed' ? Promise.race([told, after(DESTROYED_FAREWELL_MS)]) : told);
+    return 'told';
+  }
+}
+
+function after(delayMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, delayMs).unref();
+  });
+}

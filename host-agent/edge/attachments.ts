@@ -1,0 +1,167 @@
+/** The sessions of this host: makes a sandbox for an `attach` grant, ends it for a `destroy` grant. */
+import { hash, randomBytes } from 'node:crypto';
+import { type Failure, failure } from '../../shared/errors.ts';
+import { type AttachPayload, AttachPayloadSchema, type GrantClaims } from '../../shared/grant.ts';
+import type { ResourceLimits } from '../../shared/session.ts';
+import { checkAttach, checkPayload, checkSequence } from '../execution/grant-check.ts';
+import type { Sandboxes } from '../sandbox/port.ts';
+import { Attachment, type AttachmentDependencies } from './attachment.ts';
+import { Delivery } from './delivery.ts';
+import type { HeldSession } from './held-session.ts';
+
+export interface AttachmentsOptions extends AttachmentDependencies {
+  sandboxes: Sandboxes;
+  caps: ResourceLimits;
+  /** The number of sandboxes changed. */
+  onChange: () => void;
+}
+
+export class Attachments {
+  readonly #options: AttachmentsOptions;
+  readonly #held = new Map<string, HeldSession>();
+  /** Sessions whose sandbox is being made. */
+  readonly #starting = new Map<string, { jti: string; epoch: number; done: Promise<unknown> }>();
+  #isStopped = false;
+
+  constructor(options: AttachmentsOptions) {
+    this.#options = options;
+  }
+
+  get count(): number {
+    const withSandbox = [...this.#held.values()].filter(({ holdsSandbox }) => holdsSandbox);
+    return withSandbox.length + this.#starting.size;
+  }
+
+  /** Undefined where the sandbox lives and its link is dialled, or where this grant was carried out before. */
+  async attach(claims: GrantClaims, payload: Uint8Array): Promise<Failure | undefined> {
+    const { journal, sandboxes, caps } = this.#options;
+    if (this.#isStopped) return failure('host_full', 'the host is stopping');
+    const hashed = checkPayload(claims, hash('sha256', payload));
+    if (!hashed.ok) return hashed;
+    const attach = attachPayload(claims, payload);
+    if (attach === undefined) return failure('invalid_request', 'not the payload of an attach grant');
+    const known = journal.session(claims.sid);
+    if (known !== undefined && known.tenant !== claims.tenant) {
+      return failure('wrong_session', 'the session is of another tenant');
+    }
+    const beingMade = this.#starting.get(claims.sid);
+    if (beingMade?.jti === claims.jti) return undefined;
+    if (known?.attachJti === claims.jti) {
+      if (this.#held.get(claims.sid)?.epoch === claims.epoch) return undefined;
+      return failure('grant_replayed', 'the sandbox of this grant is gone');
+    }
+    const highestEpoch = Math.max(known?.epoch ?? 0, beingMade?.epoch ?? 0);
+    const { images } = sandboxes.facts;
+    const refused = checkAttach(claims, { images, caps, highestEpoch });
+    if (refused !== undefined) return refused;
+    const sequence = checkSequence(claims, known?.seq ?? 0);
+    if (!sequence.ok) return sequence;
+    if (this.count >= sandboxes.facts.capacity) return failure('host_full', 'no room for another sandbox');
+    const starting = { jti: claims.jti, epoch: claims.epoch, done: this.#start(claims, attach) };
+    this.#starting.set(claims.sid, starting);
+    this.#options.onChange();
+    const outcome = await starting.done;
+    if (this.#starting.get(claims.sid) === starting) this.#starting.delete(claims.sid);
+    this.#options.onChange();
+    return outcome;
+  }
+
+  /** Settles when nothing of the session is left here, be it that nothing was. */
+  async destroy(claims: GrantClaims, payload: Uint8Array): Promise<Failure | undefined> {
+    const hashed = checkPayload(claims, hash('sha256', payload));
+    if (!hashed.ok) return hashed;
+    const known = this.#options.journal.session(claims.sid);
+    if (known !== undefined && known.tenant !== claims.tenant) {
+      return failure('wrong_session', 'the session is of another tenant');
+    }
+    if (known !== undefined && claims.epoch < known.epoch) {
+      return failure('fenced', `epoch is ${claims.epoch}, ${known.epoch} was seen`);
+    }
+    await this.#starting.get(claims.sid)?.done;
+    await this.#held.get(claims.sid)?.destroy();
+    return undefined;
+  }
+
+  /**
+   * What a former agent on this state left to say: its sandboxes are gone, and what it had started ends as `unknown`.
+   * Settles when all of that is in the journal; the edge is told from then on.
+   */
+  async recover(): Promise<void> {
+    for (const session of this.#options.journal.sessions()) {
+      if (session.attachment === 'gone') continue;
+      this.#hold(session.sessionId, await Delivery.prepare(session, this.#options));
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    await Promise.all([...this.#starting.values()].map(({ done }) => done));
+    await Promise.all([...this.#held.values()].map((held) => held.stop()));
+  }
+
+  async #start(claims: GrantClaims, attach: AttachPayload): Promise<Failure | undefined> {
+    const { journal, sandboxes } = this.#options;
+    await this.#held.get(claims.sid)?.fence();
+    const sandboxId = `sbx-${randomBytes(8).toString('hex')}`;
+    const journaled = await journal.attached({
+      sessionId: claims.sid,
+      epoch: claims.epoch,
+      tenant: claims.tenant,
+      sandboxId,
+      image: claims.image,
+      jti: claims.jti,
+      seq: claims.seq,
+      chain: attach.chain,
+    });
+    if (!journaled.ok) return journaled;
+    const { timeout_ms: _, ...limits } = claims.limits;
+    const config = { sandboxId, imageDigest: claims.image, limits, environment: attach.environment };
+    const started = await startSafely(sandboxes, config);
+    if (!started.ok) {
+      journal.detached(claims.sid, claims.epoch, true);
+      return started;
+    }
+    const binding = {
+      sessionId: claims.sid,
+      tenant: claims.tenant,
+      epoch: claims.epoch,
+      image: claims.image,
+      limits,
+    };
+    if (journal.session(claims.sid)?.epoch !== claims.epoch) {
+      await started.value.destroy();
+      return failure('fenced', 'a higher epoch came meanwhile');
+    }
+    this.#hold(claims.sid, new Attachment(binding, started.value, this.#options));
+    return undefined;
+  }
+
+  #hold(sessionId: string, held: HeldSession): void {
+    this.#held.set(sessionId, held);
+    void held.gone.finally(() => {
+      if (this.#held.get(sessionId) === held) this.#held.delete(sessionId);
+      this.#options.onChange();
+    });
+  }
+}
+
+async function startSafely(
+  sandboxes: Sandboxes,
+  config: Parameters<Sandboxes['start']>[0],
+): ReturnType<Sandboxes['start']> {
+  try {
+    return await sandboxes.start(config);
+  } catch (error: unknown) {
+    return failure('sandbox_failed', error instanceof Error ? error.message : 'the sandbox did not start');
+  }
+}
+
+function attachPayload(claims: GrantClaims, payload: Uint8Array): AttachPayload | undefined {
+  try {
+    const json: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload));
+    const parsed = AttachPayloadSchema.safeParse(json);
+    return parsed.success && parsed.data.session_id === claims.sid ? parsed.data : undefined;
+  } catch {
+    return undefined;
+  }
+}

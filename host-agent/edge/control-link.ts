@@ -1,0 +1,211 @@
+/** The control link: who this host is and has, which keys it believes, and the sandboxes it is told to make or end. */
+import * as z from 'zod';
+import {
+  type ControlLinkDown,
+  ControlLinkDownSchema,
+  type ControlLinkUp,
+  encodeFrame,
+  PROTOCOL_VERSION,
+} from '../../shared/frames.ts';
+import type { Failure, Outcome } from '../../shared/errors.ts';
+import type { GrantClaims } from '../../shared/grant.ts';
+import { SessionIdSchema, TenantSchema } from '../../shared/ids.ts';
+import { unverifiedClaims } from '../execution/unverified-claims.ts';
+import type { Log } from '../logging/log.ts';
+import type { SandboxRuntimeFacts } from '../sandbox/port.ts';
+import type { Attachments } from './attachments.ts';
+import { type Command, CommandAssembler } from './command-assembler.ts';
+import type { LinkTarget } from './edge-links.ts';
+import type { KeyRing } from './key-ring.ts';
+import { type CloseCode, LinkSocket, type LinkTiming } from './link-socket.ts';
+
+/** Attaches take a second each; an edge that sends more at once than any host holds breaks the protocol. */
+const MAX_COMMANDS_AT_ONCE = 1024;
+const MAX_WAITING_FRAMES = 1024;
+
+export interface ControlLinkOptions {
+  hostId: string;
+  agentVersion: string;
+  facts: SandboxRuntimeFacts;
+  target: LinkTarget;
+  keyRing: KeyRing;
+  verifyGrant: (token: string) => Promise<Outcome<GrantClaims>>;
+  attachments: Attachments;
+  isDegraded: () => boolean;
+  onUp: () => void;
+  log: Log;
+  timing?: Partial<LinkTiming>;
+}
+
+export class ControlLink {
+  readonly #options: ControlLinkOptions;
+  readonly #socket: LinkSocket<ControlLinkDown>;
+  readonly #assembler = new CommandAssembler();
+  #frames: Promise<void> = Promise.resolve();
+  #waitingFrames = 0;
+  #connectionCount = 0;
+  #commandsAtOnce = 0;
+
+  constructor(options: ControlLinkOptions) {
+    this.#options = options;
+    this.#socket = new LinkSocket({
+      name: 'control',
+      url: options.target.url,
+      headers: options.target.headers,
+      prove: options.target.prove,
+      schema: ControlLinkDownSchema,
+      hello: () => this.#hello(),
+      onFrame: (header, payload) => this.#receive(header, payload),
+      onDown: () => {
+        this.#connectionCount += 1;
+        this.#assembler.reset();
+      },
+      onHeartbeat: () => this.reportLoad(),
+      log: options.log,
+      timing: options.timing,
+    });
+  }
+
+  connect(): void {
+    this.#socket.connect();
+  }
+
+  close(code?: CloseCode): void {
+    this.#socket.close(code);
+  }
+
+  reportLoad(): void {
+    const { attachments, facts, isDegraded } = this.#options;
+    this.#send({
+      type: 'load',
+      sandboxes: attachments.count,
+      capacity: { sandboxes: facts.capacity },
+      degraded: isDegraded(),
+    });
+  }
+
+  #hello(): ControlLinkUp {
+    const { facts, hostId, agentVersion } = this.#options;
+    return {
+      type: 'hello',
+      protocol: PROTOCOL_VERSION,
+      host_id: hostId,
+      agent_version: agentVersion,
+      runsc_version: facts.runscVersion.slice(0, 64),
+      runsc_platform: facts.runscPlatform.slice(0, 64),
+      images: facts.images,
+      capacity: { sandboxes: facts.capacity },
+    };
+  }
+
+  /** One frame after the other: a key set is checked and on disk before the commands behind it are looked at. */
+  #receive(header: ControlLinkDown, payload: Uint8Array): string | undefined {
+    if (this.#waitingFrames >= MAX_WAITING_FRAMES) return 'more frames than can wait';
+    this.#waitingFrames += 1;
+    const connection = this.#connectionCount;
+    this.#frames = this.#frames.then(async () => {
+      this.#waitingFrames -= 1;
+      if (connection !== this.#connectionCount) return;
+      const violation = await this.#take(header, payload);
+      if (violation !== undefined && connection === this.#connectionCount) this.#socket.violate(violation);
+    });
+    return undefined;
+  }
+
+  async #take(header: ControlLinkDown, payload: Uint8Array): Promise<string | undefined> {
+    switch (header.type) {
+      case 'challenge':
+        return 'a second challenge';
+      case 'welcome':
+      case 'key_set':
+        if (this.#socket.isEstablished === (header.type === 'welcome')) return `${header.type} out of order`;
+        return this.#takeKeySet(header.key_set);
+      case 'command': {
+        if (!this.#socket.isEstablished) return 'a command before the welcome';
+        const assembled = this.#assembler.add(header, payload);
+        if ('violation' in assembled) return assembled.violation;
+        return 'command' in assembled ? this.#startCommand(assembled.command) : undefined;
+      }
+    }
+  }
+
+  /** The first one of a connection makes the link usable. */
+  async #takeKeySet(token: string): Promise<string | undefined> {
+    const { keyRing, log, onUp } = this.#options;
+    const accepted = await keyRing.accept(token);
+    if (!accepted.ok) {
+      log.error({ event: 'key_set_refused', code: accepted.code, detail: accepted.detail });
+      return accepted.code;
+    }
+    log.info({ event: 'key_set_accepted', version: accepted.value.version });
+    if (this.#socket.isEstablished) return undefined;
+    this.#socket.established();
+    this.reportLoad();
+    onUp();
+    return undefined;
+  }
+
+  #startCommand(command: Command): string | undefined {
+    if (this.#commandsAtOnce >= MAX_COMMANDS_AT_ONCE) return 'more commands at once than can be';
+    this.#commandsAtOnce += 1;
+    this.#carryOut(command)
+      .catch((error: unknown) => {
+        const detail = error instanceof Error ? error.message : 'unknown';
+        this.#options.log.error({ event: 'command_fault', detail });
+      })
+      .finally(() => {
+        this.#commandsAtOnce -= 1;
+      });
+    return undefined;
+  }
+
+  async #carryOut({ grant, payload }: Command): Promise<void> {
+    const { attachments, verifyGrant, log } = this.#options;
+    const verified = await verifyGrant(grant);
+    if (!verified.ok) {
+      const named = NamedSchema.safeParse(unverifiedClaims(grant));
+      if (named.success) return this.#refuse(named.data, verified);
+      log.warn({ event: 'grant_refused', code: verified.code, detail: verified.detail });
+      return;
+    }
+    const claims = verified.value;
+    const refused = await this.#act(claims, payload, attachments);
+    if (refused !== undefined) return this.#refuse(claims, refused);
+    if (claims.act === 'destroy') {
+      this.#send({ type: 'destroyed', session_id: claims.sid, tenant: claims.tenant, epoch: claims.epoch });
+    }
+  }
+
+  async #act(
+    claims: GrantClaims,
+    payload: Uint8Array,
+    attachments: Attachments,
+  ): Promise<Failure | undefined> {
+    if (claims.act === 'attach') return attachments.attach(claims, payload);
+    if (claims.act === 'destroy') return attachments.destroy(claims, payload);
+    return {
+      ok: false,
+      code: 'grant_invalid',
+      detail: `${claims.act} is not granted on the control link`,
+    };
+  }
+
+  #refuse(named: z.infer<typeof NamedSchema>, refused: Failure): void {
+    const { sid, tenant, epoch, act } = named;
+    const { code, detail } = refused;
+    this.#options.log.warn({ event: 'grant_refused', session_id: sid, epoch, act, code, detail });
+    this.#send({ type: 'refused', session_id: sid, tenant, epoch, code, detail: detail.slice(0, 1024) });
+  }
+
+  #send(frame: ControlLinkUp): void {
+    this.#socket.send(encodeFrame(frame));
+  }
+}
+
+/** What a grant that does not verify says of itself: enough to name it in the answer, and for nothing else. */
+const NamedSchema = z.object({
+  sid: SessionIdSchema,
+  tenant: TenantSchema,
+  epoch: z.int().min(1),
+  act: z.string().max(16),
+});

@@ -1,0 +1,102 @@
+/** After a restart: tells the edge how executions of a former sandbox ended, and that the sandbox is gone. */
+import { HostedSession } from '../execution/session.ts';
+import { seal, sendInOrder, tellFinished, unknownEnd } from '../execution/run.ts';
+import type { OutgoingFrame } from '../execution/uplink.ts';
+import type { SessionState, StoredFrame } from '../journal/state.ts';
+import type { AttachmentDependencies } from './attachment.ts';
+import type { HeldSession, SessionEnd } from './held-session.ts';
+import { CLOSE_GOING_AWAY, CLOSE_NORMAL } from './link-socket.ts';
+import { SessionLink } from './session-link.ts';
+import { DEFAULT_RESOURCE_LIMITS } from '../../shared/limits.ts';
+
+const RESTARTED = 'host_restarted';
+
+export class Delivery implements HeldSession {
+  readonly holdsSandbox = false;
+  readonly epoch: number;
+  readonly gone: Promise<SessionEnd>;
+  readonly #state: SessionState;
+  readonly #dependencies: AttachmentDependencies;
+  readonly #link: SessionLink;
+  #resolveCut: (end: SessionEnd) => void = () => {};
+
+  /** First every end is in the journal, then the edge is dialled. */
+  static async prepare(state: SessionState, dependencies: AttachmentDependencies): Promise<Delivery> {
+    for (const { started, finished } of state.executions.values()) {
+      if (finished !== null) continue;
+      const chain = dependencies.journal.session(state.sessionId)?.chain ?? state.chain;
+      await seal({ ...dependencies, chain }, started, unknownEnd(started, RESTARTED), []);
+      dependencies.log.warn({
+        event: 'execution_unknown',
+        session_id: state.sessionId,
+        execution_id: started.execution_id,
+      });
+    }
+    return new Delivery(state, dependencies);
+  }
+
+  private constructor(state: SessionState, dependencies: AttachmentDependencies) {
+    this.#state = state;
+    this.#dependencies = dependencies;
+    this.epoch = state.epoch;
+    const { links, log, timing } = dependencies;
+    const { sessionId, tenant, epoch, image } = state;
+    this.#link = new SessionLink({
+      sessionId,
+      epoch,
+      ...links.session(state),
+      onCommand: ({ grant, payload }) => session.handleCommand(grant, payload),
+      onFenced: () => this.#resolveCut('fenced'),
+      log,
+      timing,
+    });
+    const binding = { sessionId, tenant, epoch, image, limits: DEFAULT_RESOURCE_LIMITS };
+    const session = new HostedSession(binding, null, this.#link, dependencies);
+    this.gone = this.#deliver();
+    this.#link.connect();
+  }
+
+  async destroy(): Promise<void> {
+    await this.fence();
+  }
+
+  async fence(): Promise<void> {
+    this.#resolveCut('fenced');
+    await this.gone;
+  }
+
+  async stop(): Promise<void> {
+    this.#resolveCut('stopped');
+    await this.gone;
+  }
+
+  async #deliver(): Promise<SessionEnd> {
+    const { journal, log } = this.#dependencies;
+    const { sessionId, epoch } = this.#state;
+    const cut = new Promise<SessionEnd>((resolve) => {
+      this.#resolveCut = resolve;
+    });
+    const end = await Promise.race([cut, this.#tellAll()]);
+    this.#link.close(end === 'stopped' ? CLOSE_GOING_AWAY : CLOSE_NORMAL);
+    this.#link.abandon();
+    if (end !== 'stopped') journal.detached(sessionId, epoch, true);
+    log.info({ event: 'session_delivered', session_id: sessionId, epoch, reason: end });
+    return end;
+  }
+
+  async #tellAll(): Promise<SessionEnd> {
+    const { journal } = this.#dependencies;
+    for (const { started, finished, acknowledged } of [...this.#state.executions.values()]) {
+      if (finished === null || acknowledged) continue;
+      await sendInOrder(this.#link, finished.frames.map(outgoing));
+      tellFinished({ journal, uplink: this.#link }, started, finished);
+    }
+    await this.#link.whenAcknowledged(this.#link.send({ type: 'sandbox_lost', reason: RESTARTED }));
+    return 'told';
+  }
+}
+
+function outgoing({ header, payload }: StoredFrame): OutgoingFrame {
+  const { epoch: _epoch, seq: _seq, ...frame } = header;
+  return { frame, payload };
+}

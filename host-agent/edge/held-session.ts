@@ -1,0 +1,17 @@
+/** A session of which this host still has something: a living sandbox, or only news of one that is gone. */
+
+/** `told`: the edge knows. `fenced`: it does not want to. `abandoned`: it was silent too long. `stopped`: we stop. */
+export type SessionEnd = 'told' | 'fenced' | 'abandoned' | 'stopped';
+
+export interface HeldSession {
+  readonly epoch: number;
+  readonly holdsSandbox: boolean;
+  /** Settles when nothing of it is left on the host. */
+  readonly gone: Promise<SessionEnd>;
+  /** Ends the sandbox and tells the edge, as long as it listens. */
+  destroy(): Promise<void>;
+  /** A newer epoch of the session takes its place: this one counts no more. */
+  fence(): Promise<void>;
+  /** The agent stops. */
+  stop(): Promise<void>;
+}

@@ -1,0 +1,37 @@
+/** The TCP or TLS connection under a WebSocket, held so that it can be ended when the other side is silent. */
+import type { Socket } from 'node:net';
+import { Agent, buildConnector } from 'undici';
+import { MAX_FRAME_BYTES } from '../../shared/limits.ts';
+
+const CONNECT_TIMEOUT_MS = 10_000;
+/** For the closing handshake; after it the connection is cut, or a dead one would stay for many minutes. */
+const CLOSING_GRACE_MS = 2_000;
+
+export class LinkTransport {
+  readonly dispatcher: Agent;
+  #socket: Socket | undefined;
+  #ended = false;
+
+  constructor() {
+    const connect = buildConnector({ timeout: CONNECT_TIMEOUT_MS });
+    this.dispatcher = new Agent({
+      // A larger message is dropped, and the connection with it, before it is in memory.
+      webSocket: { maxPayloadSize: MAX_FRAME_BYTES },
+      connect: (options, callback) => {
+        connect(options, (...outcome) => {
+          const [error, socket] = outcome;
+          if (error !== null) return callback(error, null);
+          this.#socket = socket;
+          if (this.#ended) socket.destroy();
+          callback(null, socket);
+        });
+      },
+    });
+  }
+
+  endSoon(): void {
+    this.#ended = true;
+    const socket = this.#socket;
+    setTimeout(() => socket?.destroy(), CLOSING_GRACE_MS).unref();
+  }
+}

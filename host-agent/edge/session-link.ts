@@ -1,0 +1,175 @@
+/** The link of one sandbox to the object of its session: numbered frames up, acknowledged; granted commands down. */
+import { encodeFrame, PROTOCOL_VERSION, type SessionLinkDown, SessionLinkDownSchema } from '../../shared/frames.ts';
+import { newId } from '../../shared/ids.ts';
+import { LINK_WINDOW_BYTES } from '../../shared/limits.ts';
+import type { StoredFrame } from '../journal/state.ts';
+import type { Log } from '../logging/log.ts';
+import type { UpFrame, Uplink } from '../execution/uplink.ts';
+import { type Command, CommandAssembler } from './command-assembler.ts';
+import { type CloseCode, LinkSocket, type LinkTiming } from './link-socket.ts';
+import { ResendBuffer } from './resend-buffer.ts';
+
+/** `finished` with its receipt and other control frames do not wait for the window. */
+const CONTROL_RESERVE_BYTES = 256 * 1024;
+const HEADER_ALLOWANCE_BYTES = 512;
+const MAX_HEADER_BYTES = 0xffff;
+/** Commands that came and were not carried out yet; an edge that sends more breaks the protocol. */
+const MAX_WAITING_COMMANDS = 256;
+const MAX_WAITING_COMMAND_BYTES = 8 * 1024 * 1024;
+const NO_PAYLOAD = new Uint8Array(0);
+
+export interface SessionLinkOptions {
+  sessionId: string;
+  epoch: number;
+  url: string;
+  headers: () => Record<string, string>;
+  prove: (nonce: string) => Promise<string>;
+  onCommand: (command: Command) => Promise<void>;
+  /** The edge has a higher epoch, or no such session: nothing of this sandbox counts any more. */
+  onFenced: () => void;
+  log: Log;
+  timing?: Partial<LinkTiming>;
+}
+
+export class SessionLink implements Uplink {
+  readonly #options: SessionLinkOptions;
+  readonly #streamId = newId('lnk');
+  readonly #buffer = new ResendBuffer({
+    windowBytes: LINK_WINDOW_BYTES,
+    reserveBytes: CONTROL_RESERVE_BYTES,
+  });
+  readonly #assembler = new CommandAssembler();
+  readonly #socket: LinkSocket<SessionLinkDown>;
+  #commands: Promise<void> = Promise.resolve();
+  #waitingCommands = 0;
+  #waitingCommandBytes = 0;
+  /** Since when the edge does not welcome this link; undefined while it is up. */
+  #downSinceMs: number | undefined = performance.now();
+
+  constructor(options: SessionLinkOptions) {
+    this.#options = options;
+    this.#socket = new LinkSocket({
+      name: `session ${options.sessionId}`,
+      url: options.url,
+      headers: options.headers,
+      schema: SessionLinkDownSchema,
+      prove: options.prove,
+      hello: () => ({
+        type: 'hello',
+        protocol: PROTOCOL_VERSION,
+        session_id: options.sessionId,
+        epoch: options.epoch,
+        stream_id: this.#streamId,
+      }),
+      onFrame: (header, payload) => this.#receive(header, payload),
+      onDown: () => {
+        this.#assembler.reset();
+        this.#downSinceMs ??= performance.now();
+      },
+      log: options.log,
+      timing: options.timing,
+    });
+  }
+
+  connect(): void {
+    this.#socket.connect();
+  }
+
+  close(code?: CloseCode): void {
+    this.#socket.close(code);
+  }
+
+  /** After `close`: what still waits for room goes on. */
+  abandon(): void {
+    this.#buffer.abandon();
+  }
+
+  get isOverfull(): boolean {
+    return this.#buffer.isOverfull;
+  }
+
+  get downForMs(): number {
+    return this.#downSinceMs === undefined ? 0 : performance.now() - this.#downSinceMs;
+  }
+
+  send(frame: UpFrame, payload: Uint8Array = NO_PAYLOAD): number {
+    const seq = this.#buffer.nextSeq();
+    const header = { ...frame, epoch: this.#options.epoch, seq };
+    const encoded = encodeFrame(header, payload);
+    const headerBytes = encoded.length - payload.length - 2;
+    if (headerBytes > MAX_HEADER_BYTES) throw new RangeError(`a frame header of ${headerBytes} bytes`);
+    this.#buffer.push({ header, encoded, payload: encoded.subarray(2 + headerBytes) });
+    this.#socket.send(encoded);
+    return seq;
+  }
+
+  waitForRoom(payloadBytes: number, signal?: AbortSignal): Promise<void> {
+    return this.#buffer.waitForRoom(payloadBytes + HEADER_ALLOWANCE_BYTES, signal);
+  }
+
+  whenAcknowledged(seq: number): Promise<void> {
+    return this.#buffer.whenAcknowledged(seq);
+  }
+
+  unacknowledgedOf(executionId: string): StoredFrame[] {
+    return this.#buffer.unacknowledgedOf(executionId);
+  }
+
+  #receive(header: SessionLinkDown, payload: Uint8Array): string | undefined {
+    switch (header.type) {
+      case 'challenge':
+        return 'a second challenge';
+      case 'welcome':
+        return this.#welcomed(header);
+      case 'ack':
+        if (!this.#socket.isEstablished) return 'an ack before the welcome';
+        if (header.epoch !== this.#options.epoch) return undefined;
+        return this.#buffer.acknowledge(header.seq) ? undefined : 'an ack of a frame that was not sent';
+      case 'command': {
+        if (!this.#socket.isEstablished) return 'a command before the welcome';
+        const assembled = this.#assembler.add(header, payload);
+        if ('violation' in assembled) return assembled.violation;
+        return 'command' in assembled ? this.#queueCommand(assembled.command) : undefined;
+      }
+      case 'fenced':
+        this.#options.onFenced();
+        return undefined;
+    }
+  }
+
+  #welcomed(welcome: Extract<SessionLinkDown, { type: 'welcome' }>): string | undefined {
+    if (this.#socket.isEstablished) return 'a second welcome';
+    if (welcome.epoch !== this.#options.epoch) return 'a welcome of another epoch';
+    // An object that restarted may know of fewer than it acknowledged: what is still held is sent either way.
+    if (!this.#buffer.acknowledge(welcome.acked_seq)) return 'a welcome that acknowledges what was not sent';
+    this.#buffer.limitWindow(welcome.window_bytes);
+    this.#socket.established();
+    this.#downSinceMs = undefined;
+    for (const { encoded } of this.#buffer.unacknowledged()) this.#socket.send(encoded);
+    return undefined;
+  }
+
+  #queueCommand(command: Command): string | undefined {
+    this.#waitingCommands += 1;
+    this.#waitingCommandBytes += command.payload.length;
+    if (
+      this.#waitingCommands > MAX_WAITING_COMMANDS ||
+      this.#waitingCommandBytes > MAX_WAITING_COMMAND_BYTES
+    ) {
+      this.#waitingCommands -= 1;
+      this.#waitingCommandBytes -= command.payload.length;
+      return 'more commands than can wait';
+    }
+    this.#commands = this.#commands
+      .then(() => this.#options.onCommand(command))
+      .catch((error: unknown) => {
+        const detail = error instanceof Error ? error.message : 'unknown';
+        this.#options.log.error({ event: 'command_fault', session_id: this.#options.sessionId, detail });
+      })
+      .then(() => {
+        this.#waitingCommands -= 1;
+        this.#waitingCommandBytes -= command.payload.length;
+      });
+    return undefined;
+  }
+}

@@ -1,0 +1,192 @@
+/**
+ * The output of one execution on its way to the edge: digests and true totals of every byte, frames under the link's
+ * window, and the head and tail that a result keeps of a long stream.
+ */
+import { createHash, type Hash } from 'node:crypto';
+import type { StreamName } from '../../shared/execution.ts';
+import type { Relay } from '../../shared/grant.ts';
+import {
+  INLINE_HEAD_BYTES,
+  INLINE_TAIL_BYTES,
+  MAX_FRAME_PAYLOAD_BYTES,
+  OUTPUT_FRAME_BYTES,
+} from '../../shared/limits.ts';
+import { StreamQueue } from './stream-queue.ts';
+import { TailRing } from './tail-ring.ts';
+import type { OutgoingFrame, Uplink } from './uplink.ts';
+import { continuationPrefixLength } from './utf8-edge.ts';
+
+/** How long output waits for more of it before it is sent: short where a client reads along. */
+const FLUSH_DELAY_MS = { full: 5, bounded: 50 } as const satisfies Record<Relay, number>;
+const NO_BYTES = new Uint8Array(0);
+
+export interface StreamSummary {
+  sha256: string;
+  bytes: number;
+  /** Bytes between head and tail are in no result. */
+  truncated: boolean;
+}
+
+export interface RecordedOutput {
+  /** What is still to be sent: rest of the output, then tails. */
+  frames: OutgoingFrame[];
+  stdout: StreamSummary;
+  stderr: StreamSummary;
+}
+
+interface StreamState {
+  name: StreamName;
+  hash: Hash;
+  totalBytes: number;
+  queue: StreamQueue;
+  ring: TailRing;
+}
+
+export class OutputRecorder {
+  readonly #executionId: string;
+  readonly #relay: Relay;
+  readonly #uplink: Uplink;
+  readonly #streams: { stdout: StreamState; stderr: StreamState };
+  readonly #ended = new AbortController();
+  #pumping = false;
+  #flushTimer: NodeJS.Timeout | undefined;
+  #flushDue = false;
+  #waiters: (() => void)[] = [];
+
+  constructor(options: { executionId: string; relay: Relay; uplink: Uplink }) {
+    this.#executionId = options.executionId;
+    this.#relay = options.relay;
+    this.#uplink = options.uplink;
+    this.#streams = { stdout: newStream('stdout'), stderr: newStream('stderr') };
+  }
+
+  /** Takes bytes, which must not change afterwards. Settles when more may come. */
+  readonly write = (name: StreamName, bytes: Uint8Array): Promise<void> => {
+    if (this.#ended.signal.aborted || bytes.length === 0) return Promise.resolve();
+    const stream = this.#streams[name];
+    stream.totalBytes += bytes.length;
+    stream.hash.update(bytes);
+    const beyondHead = stream.queue.push(bytes, this.#relay === 'full');
+    stream.ring.push(beyondHead);
+    if (stream.queue.waitingBytes === 0) return Promise.resolve();
+    if (stream.queue.waitingBytes >= OUTPUT_FRAME_BYTES) this.#startPump();
+    else this.#flushSoon();
+    return this.#roomToWrite(stream);
+  };
+
+  /** Ends recording; nothing is sent from here on. */
+  finish(): RecordedOutput {
+    this.#ended.abort();
+    clearTimeout(this.#flushTimer);
+    this.#wakeWriters();
+    const { stdout, stderr } = this.#streams;
+    const frames: OutgoingFrame[] = [];
+    for (const stream of [stdout, stderr]) {
+      for (let cut = stream.queue.cut(true); cut !== undefined; cut = stream.queue.cut(true)) {
+        frames.push(this.#frame('output', stream.name, cut));
+      }
+    }
+    const summaries = { stdout: this.#end(stdout, frames), stderr: this.#end(stderr, frames) };
+    return { frames, ...summaries };
+  }
+
+  /** Output beyond the head is not queued in a bounded relay, so there the program never waits for a reader. */
+  #roomToWrite(stream: StreamState): Promise<void> {
+    if (this.#relay === 'bounded' || stream.queue.waitingBytes < 2 * OUTPUT_FRAME_BYTES) {
+      return Promise.resolve();
+    }
+    return new Promise((resolve) => this.#waiters.push(resolve));
+  }
+
+  #flushSoon(): void {
+    this.#flushTimer ??= setTimeout(() => this.#flush(), FLUSH_DELAY_MS[this.#relay]);
+  }
+
+  #flush(): void {
+    this.#flushTimer = undefined;
+    this.#flushDue = true;
+    this.#startPump();
+  }
+
+  #startPump(): void {
+    if (this.#pumping) return;
+    this.#pumping = true;
+    void this.#pump();
+  }
+
+  async #pump(): Promise<void> {
+    for (let stream = this.#due(); stream !== undefined; stream = this.#due()) {
+      await this.#uplink.waitForRoom(
+        Math.min(stream.queue.waitingBytes, OUTPUT_FRAME_BYTES),
+        this.#ended.signal,
+      );
+      if (this.#ended.signal.aborted) return;
+      const cut = stream.queue.cut(false);
+      if (cut === undefined) continue;
+      const { frame, payload } = this.#frame('output', stream.name, cut);
+      this.#uplink.send(frame, payload);
+      this.#wakeWriters();
+    }
+    this.#flushDue = false;
+    this.#pumping = false;
+    const { stdout, stderr } = this.#streams;
+    if (stdout.queue.hasCut || stderr.queue.hasCut) this.#flushSoon();
+  }
+
+  /** The stream whose oldest unsent byte came first, where enough waits or a flush is due. */
+  #due(): StreamState | undefined {
+    const { stdout, stderr } = this.#streams;
+    const ready = [stdout, stderr].filter(
+      ({ queue }) => queue.hasCut && (this.#flushDue || queue.waitingBytes >= OUTPUT_FRAME_BYTES),
+    );
+    return ready.sort((left, right) => left.queue.waitingSinceMs - right.queue.waitingSinceMs)[0];
+  }
+
+  #wakeWriters(): void {
+    const { stdout, stderr } = this.#streams;
+    const full = stdout.queue.waitingBytes + stderr.queue.waitingBytes >= 3 * OUTPUT_FRAME_BYTES;
+    if (full && !this.#ended.signal.aborted) return;
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    for (const resolve of waiters) resolve();
+  }
+
+  #end(stream: StreamState, frames: OutgoingFrame[]): StreamSummary {
+    const headEnd = stream.queue.headEnd ?? stream.totalBytes;
+    let tail: Uint8Array = NO_BYTES;
+    if (stream.totalBytes > headEnd) {
+      tail = stream.ring.bytes();
+      // Where bytes are left out, the tail begins with a whole character.
+      if (stream.totalBytes - headEnd > tail.length) tail = tail.subarray(continuationPrefixLength(tail));
+    }
+    const tailStart = stream.totalBytes - tail.length;
+    for (let start = 0; start < tail.length; start += MAX_FRAME_PAYLOAD_BYTES) {
+      const bytes = tail.subarray(start, start + MAX_FRAME_PAYLOAD_BYTES);
+      frames.push(this.#frame('tail', stream.name, { offset: tailStart + start, bytes }));
+    }
+    return {
+      sha256: stream.hash.digest('hex'),
+      bytes: stream.totalBytes,
+      truncated: tailStart > headEnd,
+    };
+  }
+
+  #frame(
+    type: 'output' | 'tail',
+    stream: StreamName,
+    cut: { offset: number; bytes: Uint8Array },
+  ): OutgoingFrame {
+    const frame = { type, execution_id: this.#executionId, stream, offset: cut.offset };
+    return { frame, payload: cut.bytes };
+  }
+}
+
+function newStream(name: StreamName): StreamState {
+  return {
+    name,
+    hash: createHash('sha256'),
+    totalBytes: 0,
+    queue: new StreamQueue({ headBytes: INLINE_HEAD_BYTES, frameBytes: OUTPUT_FRAME_BYTES }),
+    ring: new TailRing(INLINE_TAIL_BYTES),
+  };
+}

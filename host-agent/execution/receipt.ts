@@ -1,0 +1,88 @@
+/** Receipts: built of what the host saw, chained to the one before of the session, and signed. */
+import { hash } from 'node:crypto';
+import { type Envelope, type Signer, signEnvelope } from '../../shared/dsse.ts';
+import { utf8 } from '../../shared/encoding.ts';
+import { newId } from '../../shared/ids.ts';
+import type { TerminalStatus } from '../../shared/lifecycle.ts';
+import { RECEIPT_PAYLOAD_TYPE, type Receipt } from '../../shared/receipt.ts';
+import type { StartedEntry } from '../journal/entries.ts';
+import type { ChainHead } from '../journal/state.ts';
+import type { StreamSummary } from './output-recorder.ts';
+
+export interface HostFacts {
+  hostId: string;
+  runscVersion: string;
+  runscPlatform: string;
+}
+
+export interface ExecutionEnd {
+  status: TerminalStatus;
+  exitCode: number | null;
+  signal: string | null;
+  reason: string | null;
+  stateLost: boolean;
+  usage: { cpuMs: number; wallMs: number; peakMemoryBytes: number };
+  stdout: StreamSummary;
+  stderr: StreamSummary;
+  finishedAt: string;
+}
+
+export interface SignedReceipt {
+  envelope: Envelope;
+  seq: number;
+  sha256: string;
+}
+
+export async function issueReceipt(
+  started: StartedEntry,
+  end: ExecutionEnd,
+  by: { chain: ChainHead; host: HostFacts; signer: Signer },
+): Promise<SignedReceipt> {
+  const receipt: Receipt = {
+    v: 1,
+    receipt_id: newId('rct'),
+    execution_id: started.execution_id,
+    grant_jti: started.jti,
+    grant_sha256: started.grant_sha256,
+    tenant_sha256: hash('sha256', started.tenant),
+    session_id: started.session_id,
+    epoch: started.epoch,
+    seq: by.chain.seq + 1,
+    prev_sha256: by.chain.sha256,
+    tool: started.tool,
+    tool_version: started.tool_version,
+    args_sha256: started.args_sha256,
+    image: started.image,
+    runsc_version: by.host.runscVersion,
+    runsc_platform: by.host.runscPlatform,
+    limits: started.limits,
+    usage: {
+      cpu_ms: Math.round(end.usage.cpuMs),
+      wall_ms: Math.round(end.usage.wallMs),
+      peak_memory_bytes: Math.round(end.usage.peakMemoryBytes),
+      output_bytes: end.stdout.bytes + end.stderr.bytes,
+    },
+    status: end.status,
+    exit_code: end.exitCode,
+    signal: end.signal,
+    reason: end.reason,
+    state_lost: end.stateLost,
+    stdout: end.stdout,
+    stderr: end.stderr,
+    artifacts: [],
+    granted_at: started.granted_at,
+    started_at: started.started_at,
+    finished_at: end.finishedAt,
+    host_id: by.host.hostId,
+    key_id: by.signer.keyId,
+  };
+  // Serialised once: these bytes are what is signed, sent, hashed into the chain and verified.
+  const payload = utf8(JSON.stringify(receipt));
+  const envelope = await signEnvelope(RECEIPT_PAYLOAD_TYPE, payload, by.signer);
+  return { envelope, seq: receipt.seq, sha256: hash('sha256', payload) };
+}
+
+const NO_OUTPUT_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
+
+/** Of a stream whose bytes are not known: never to be read as whole. */
+export const UNKNOWN_STREAM: StreamSummary = { sha256: NO_OUTPUT_SHA256, bytes: 0, truncated: true };

@@ -1,0 +1,210 @@
+/** The road of one execution on the host: start, output, end, receipt, journal, and only then the word that it ended. */
+import type { Envelope, Signer } from '../../shared/dsse.ts';
+import type { ExecutionOutcome } from '../../shared/execution.ts';
+import type { StartedEntry } from '../journal/entries.ts';
+import type { Journal } from '../journal/journal.ts';
+import type { ChainHead, StoredFrame } from '../journal/state.ts';
+import type { OutputSink, RunningExecution, Sandbox, ToolOutcome } from '../sandbox/port.ts';
+import type { ExecuteRequest } from './grant-check.ts';
+import { OutputRecorder } from './output-recorder.ts';
+import { type ExecutionEnd, type HostFacts, issueReceipt, UNKNOWN_STREAM } from './receipt.ts';
+import { boundedError, resultParts } from './result-parts.ts';
+import type { OutgoingFrame, Uplink } from './uplink.ts';
+
+export interface RunContext {
+  journal: Journal;
+  uplink: Uplink;
+  host: HostFacts;
+  signer: Signer;
+  chain: ChainHead;
+}
+
+/** Of an execution whose start is in the journal. Settles when its end is sent; never rejects. */
+export async function runExecution(
+  context: RunContext,
+  started: StartedEntry,
+  call: {
+    sandbox: Sandbox;
+    request: ExecuteRequest;
+    onRunning: (running: RunningExecution) => void;
+    /** Just before the end is told: from then on the edge may send the next call. */
+    onTelling: () => void;
+  },
+): Promise<ExecutionOutcome> {
+  const { uplink } = context;
+  const { executionId, relay } = call.request;
+  const recorder = new OutputRecorder({ executionId, relay, uplink });
+  const beganMs = performance.now();
+  const running = execute(call.sandbox, call.request, started, recorder.write);
+  call.onRunning(running);
+  uplink.send({
+    type: 'started',
+    execution_id: executionId,
+    grant_jti: started.jti,
+    started_at: started.started_at,
+  });
+  const outcome = await running.finished;
+  const wallMs = performance.now() - beganMs;
+  const recorded = recorder.finish();
+  const frames = [...recorded.frames, ...resultParts(executionId, outcome)];
+  return conclude(context, started, {
+    frames,
+    error: boundedError(outcome.error),
+    end: {
+      status: outcome.status,
+      exitCode: outcome.exitCode,
+      signal: outcome.signal,
+      reason: null,
+      stateLost: outcome.stateLost,
+      usage: { ...outcome.usage, wallMs },
+      stdout: recorded.stdout,
+      stderr: recorded.stderr,
+      finishedAt: new Date().toISOString(),
+    },
+    onTelling: call.onTelling,
+  });
+}
+
+/** The end of an execution that was started before the agent died: its end was not seen, and nothing is guessed. */
+export function unknownEnd(started: StartedEntry, reason: string): Conclusion {
+  const finishedAt = new Date(Math.max(Date.now(), Date.parse(started.started_at))).toISOString();
+  return {
+    frames: [],
+    error: null,
+    end: {
+      status: 'unknown',
+      exitCode: null,
+      signal: null,
+      reason,
+      stateLost: true,
+      usage: { cpuMs: 0, wallMs: 0, peakMemoryBytes: 0 },
+      stdout: UNKNOWN_STREAM,
+      stderr: UNKNOWN_STREAM,
+      finishedAt,
+    },
+  };
+}
+
+export interface Conclusion {
+  frames: OutgoingFrame[];
+  error: ExecutionOutcome['error'];
+  end: ExecutionEnd;
+}
+
+/** Receipt, journal, then the frames in order, `finished` last. */
+async function conclude(
+  context: RunContext,
+  started: StartedEntry,
+  conclusion: Conclusion & { onTelling: () => void },
+): Promise<ExecutionOutcome> {
+  const { uplink } = context;
+  const unacknowledged = uplink.unacknowledgedOf(started.execution_id);
+  const end = await seal(context, started, conclusion, unacknowledged);
+  await sendInOrder(uplink, conclusion.frames);
+  conclusion.onTelling();
+  tellFinished(context, started, end);
+  return end.outcome;
+}
+
+/** Signs how it ended and puts it on disk with everything that the edge may not have yet. */
+export async function seal(
+  context: Omit<RunContext, 'uplink'>,
+  started: StartedEntry,
+  { end, error, frames }: Conclusion,
+  unacknowledged: StoredFrame[],
+): Promise<{ outcome: ExecutionOutcome; receipt: Envelope }> {
+  const outcome = outcomeOf(started, end, error);
+  const receipt = await issueReceipt(started, end, context);
+  // A disk that refuses this is made up for by the journal itself; the end is told all the same.
+  await context.journal.finished(started, {
+    receiptSeq: receipt.seq,
+    receiptSha256: receipt.sha256,
+    outcome,
+    receipt: receipt.envelope,
+    frames: [...unacknowledged, ...frames.map((outgoing) => storedFrame(outgoing, started.epoch))],
+  });
+  return { outcome, receipt: receipt.envelope };
+}
+
+/** Only output waits for the window: the rest is bounded per execution, and an end must not wait for a slow reader. */
+export async function sendInOrder(uplink: Uplink, frames: readonly OutgoingFrame[]): Promise<void> {
+  for (const { frame, payload } of frames) {
+    if (frame.type === 'output') await uplink.waitForRoom(payload.length);
+    uplink.send(frame, payload);
+  }
+}
+
+/** Sends `finished`, and notes in the journal when the edge has it. */
+export function tellFinished(
+  context: Pick<RunContext, 'journal' | 'uplink'>,
+  started: StartedEntry,
+  { outcome, receipt }: { outcome: ExecutionOutcome; receipt: Envelope },
+): number {
+  const seq = context.uplink.send({ type: 'finished', execution_id: started.execution_id, outcome, receipt });
+  void context.uplink
+    .whenAcknowledged(seq)
+    .then(() => context.journal.acknowledged(started.session_id, started.execution_id));
+  return seq;
+}
+
+function execute(
+  sandbox: Sandbox,
+  request: ExecuteRequest,
+  started: StartedEntry,
+  sink: OutputSink,
+): RunningExecution {
+  try {
+    return sandbox.execute(
+      {
+        executionId: request.executionId,
+        tool: request.tool,
+        arguments: request.arguments,
+        timeoutMs: started.limits.timeout_ms,
+      },
+      sink,
+    );
+  } catch {
+    return { writeStdin: neverWrites, interrupt: () => {}, finished: Promise.resolve(CRASHED) };
+  }
+}
+
+const CRASHED: ToolOutcome = {
+  status: 'crashed',
+  exitCode: null,
+  signal: null,
+  error: null,
+  value: null,
+  structured: null,
+  results: [],
+  stateLost: true,
+  usage: { cpuMs: 0, peakMemoryBytes: 0 },
+};
+
+async function neverWrites(): ReturnType<RunningExecution['writeStdin']> {
+  return { ok: false, code: 'execution_not_running', detail: 'the execution did not start' };
+}
+
+function outcomeOf(
+  started: StartedEntry,
+  end: ExecutionEnd,
+  error: ExecutionOutcome['error'],
+): ExecutionOutcome {
+  return {
+    status: end.status,
+    exit_code: end.exitCode,
+    signal: end.signal,
+    error,
+    reason: end.reason,
+    state_lost: end.stateLost,
+    stdout_bytes: end.stdout.bytes,
+    stderr_bytes: end.stderr.bytes,
+    started_at: started.started_at,
+    finished_at: end.finishedAt,
+    duration_ms: Math.round(end.usage.wallMs * 1000) / 1000,
+  };
+}
+
+function storedFrame({ frame, payload }: OutgoingFrame, epoch: number): StoredFrame {
+  // The number is given when the frame is sent; a stored one only has to be a valid frame.
+  return { header: { ...frame, epoch, seq: 1 }, payload };
+}

@@ -1,0 +1,237 @@
+/** One program in a sandbox and everything it started, as the host sees it. */
+import { constants } from 'node:os';
+import { type Deferred, deferred, within } from './deferred.ts';
+import { fail, type GuestFailure, type GuestResult, succeed } from './failure.ts';
+import { type GuestFrame, HOST_FRAME, type HostFrameType, STREAM } from './frames.ts';
+import { InputWindow } from './input-window.ts';
+import { OutputWindow } from './output-window.ts';
+
+export type OutputStream = 'stdout' | 'stderr';
+
+/**
+ * Credit for the bytes goes back to the guest when this returns, or when its promise settles: that is the
+ * backpressure. The bytes are the callee's to keep.
+ */
+export type OutputSink = (stream: OutputStream, bytes: Uint8Array) => void | Promise<void>;
+
+export interface ChannelExit {
+  readonly exitCode: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly cpuMs: number;
+  readonly maxRssBytes: number;
+}
+
+export interface ChannelOptions {
+  readonly pid: number;
+  readonly send: (type: HostFrameType, payload?: Uint8Array) => void;
+  readonly onOutput?: OutputSink | undefined;
+  readonly onControl?: ((bytes: Uint8Array) => void) | undefined;
+  /** Whether credit of the control stream is given by `consumeControl` only. */
+  readonly manualControl?: boolean | undefined;
+}
+
+export type SignalScope = 'process' | 'tree' | 'since_mark';
+const SCOPES: Record<SignalScope, number> = { process: 0, tree: 1, since_mark: 2 };
+
+const signalNames = new Map<number, NodeJS.Signals>();
+for (const name of Object.keys(constants.signals) as NodeJS.Signals[])
+  if (!signalNames.has(constants.signals[name])) signalNames.set(constants.signals[name], name);
+
+function creditPayload(stream: number, bytes: number): Buffer {
+  const payload = Buffer.alloc(5);
+  payload.writeUInt8(stream, 0);
+  payload.writeUInt32BE(bytes, 1);
+  return payload;
+}
+
+export class Channel {
+  readonly pid: number;
+  readonly #options: ChannelOptions;
+  readonly #stdin: InputWindow;
+  readonly #controlIn: InputWindow;
+  readonly #windows: { stdout: OutputWindow; stderr: OutputWindow; control: OutputWindow };
+  readonly #exited = deferred<GuestResult<ChannelExit>>();
+  readonly #gone = deferred<void>();
+  readonly #released = deferred<GuestResult<void>>();
+  #kills: Deferred<GuestResult<{ killed: number }>>[] = [];
+  #sink: OutputSink | undefined;
+  #releaseSent = false;
+
+  constructor(options: ChannelOptions) {
+    this.pid = options.pid;
+    this.#options = options;
+    this.#sink = options.onOutput;
+    this.#stdin = new InputWindow((bytes) => this.#send(HOST_FRAME.stdin, bytes));
+    this.#controlIn = new InputWindow((bytes) => this.#send(HOST_FRAME.controlIn, bytes));
+    const window = (stream: number) =>
+      new OutputWindow((bytes) => this.#send(HOST_FRAME.credit, creditPayload(stream, bytes)));
+    this.#windows = {
+      stdout: window(STREAM.stdout),
+      stderr: window(STREAM.stderr),
+      control: window(STREAM.control),
+    };
+  }
+
+  /** Settles when the main process ended and what it had written until then was given to the sink. */
+  get exited(): Promise<GuestResult<ChannelExit>> {
+    return this.#exited.promise;
+  }
+
+  /** Settles when no descendant is left either. */
+  get gone(): Promise<void> {
+    return this.#gone.promise;
+  }
+
+  get hasExited(): boolean {
+    return this.#exited.settled;
+  }
+
+  get isGone(): boolean {
+    return this.#gone.settled;
+  }
+
+  setOutput(sink: OutputSink | undefined): void {
+    this.#sink = sink;
+  }
+
+  writeStdin(bytes: Uint8Array): Promise<GuestResult<void>> {
+    return this.#stdin.write(bytes);
+  }
+
+  closeStdin(): void {
+    this.#stdin.end(() => this.#send(HOST_FRAME.stdinClose));
+  }
+
+  sendControl(bytes: Uint8Array): Promise<GuestResult<void>> {
+    return this.#controlIn.write(bytes);
+  }
+
+  /** Gives credit for so many bytes of the control stream. */
+  consumeControl(bytes: number): void {
+    this.#windows.control.consume(bytes);
+  }
+
+  signal(name: NodeJS.Signals, scope: SignalScope): void {
+    this.#send(HOST_FRAME.signal, Buffer.from([constants.signals[name], SCOPES[scope]]));
+  }
+
+  /** Remembers which processes exist now. */
+  mark(): void {
+    this.#send(HOST_FRAME.mark);
+  }
+
+  /** SIGKILL for every descendant that did not exist at the mark; without a mark, for all of them. */
+  killSinceMark(timeoutMs: number): Promise<GuestResult<{ killed: number }>> {
+    if (this.#releaseSent || this.#released.settled)
+      return this.release(timeoutMs).then((released) => (released.ok ? succeed({ killed: 0 }) : released));
+    const kill = deferred<GuestResult<{ killed: number }>>();
+    this.#kills.push(kill);
+    if (this.#kills.length === 1) this.#send(HOST_FRAME.killSinceMark);
+    return within(kill.promise, timeoutMs, () => fail('timeout', 'the kill was not confirmed in time'));
+  }
+
+  /** Output is discarded until `unmute`, which also discards what is on its way then. */
+  mute(): void {
+    this.#send(HOST_FRAME.mute);
+  }
+
+  unmute(): void {
+    this.#send(HOST_FRAME.unmute);
+  }
+
+  /** Kills the whole tree, waits until it is gone and forgets the channel. Output from now on is discarded. */
+  release(timeoutMs: number): Promise<GuestResult<void>> {
+    this.#sink = undefined;
+    if (!this.#released.settled) this.#send(HOST_FRAME.release);
+    this.#releaseSent = true;
+    return within(this.#released.promise, timeoutMs, () =>
+      fail('timeout', 'the release was not confirmed in time'),
+    );
+  }
+
+  /** For the link only. False when the guest broke the rules of the wire. */
+  receive(frame: GuestFrame): boolean {
+    switch (frame.type) {
+      case 'stdout':
+      case 'stderr':
+        return this.#receiveOutput(frame.type, frame.bytes);
+      case 'control':
+        if (!this.#windows.control.receive(frame.bytes.byteLength)) return false;
+        this.#options.onControl?.(frame.bytes);
+        if (this.#options.manualControl !== true) this.consumeControl(frame.bytes.byteLength);
+        return true;
+      case 'input_credit':
+        return (frame.stream === 'stdin' ? this.#stdin : this.#controlIn).grant(frame.bytes);
+      case 'exit':
+        this.#receiveExit(frame);
+        return true;
+      case 'killed':
+        this.#receiveKilled(frame);
+        return true;
+      case 'gone':
+        this.#gone.resolve();
+        return true;
+      case 'released':
+        this.#end({ reason: 'channel_ended', message: 'the channel was released' }, succeed(undefined));
+        return true;
+      case 'error':
+      case 'ready':
+      case 'pong':
+      case 'spawned':
+      case 'spawn_failed':
+        return false;
+    }
+  }
+
+  /** For the link only: it is gone, and with it the program. */
+  fail(failure: GuestFailure): void {
+    this.#end(failure, { ok: false, failure });
+  }
+
+  /** The supervisor forgets a channel once it is released: nothing may follow that. */
+  #send(type: HostFrameType, payload?: Uint8Array): void {
+    if (!this.#releaseSent) this.#options.send(type, payload);
+  }
+
+  #receiveOutput(stream: OutputStream, bytes: Uint8Array): boolean {
+    const window = this.#windows[stream];
+    if (!window.receive(bytes.byteLength)) return false;
+    const consumed = () => window.consume(bytes.byteLength);
+    /* A sink that throws has let go of the bytes: neither the link nor the program may suffer from it. */
+    void (async () => this.#sink?.(stream, bytes))().then(consumed, consumed);
+    return true;
+  }
+
+  #receiveExit(frame: Extract<GuestFrame, { type: 'exit' }>): void {
+    const signal = frame.signal === 0 ? null : (signalNames.get(frame.signal) ?? 'SIGKILL');
+    this.#exited.resolve(
+      succeed({
+        exitCode: signal === null ? frame.code : null,
+        signal,
+        cpuMs: frame.cpuMs,
+        maxRssBytes: frame.maxRssBytes,
+      }),
+    );
+    const failure: GuestFailure = { reason: 'channel_ended', message: 'the program ended' };
+    this.#stdin.fail(failure);
+    this.#controlIn.fail(failure);
+  }
+
+  #receiveKilled(frame: Extract<GuestFrame, { type: 'killed' }>): void {
+    const result = frame.complete
+      ? succeed({ killed: frame.killed })
+      : fail('limit', 'processes are started faster than they are killed');
+    for (const kill of this.#kills) kill.resolve(result);
+    this.#kills = [];
+  }
+
+  #end(failure: GuestFailure, released: GuestResult<void>): void {
+    this.#exited.resolve({ ok: false, failure });
+    this.#stdin.fail(failure);
+    this.#controlIn.fail(failure);
+    for (const kill of this.#kills) kill.resolve(succeed({ killed: 0 }));
+    this.#kills = [];
+    this.#gone.resolve();
+    this.#released.resolve(released);
+  }
+}

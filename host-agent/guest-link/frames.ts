@@ -1,0 +1,202 @@
+/**
+ * Frames between the host and a supervisor: u32 length (of what follows) | u8 type | u32 channel | payload, big-endian.
+ * What the guest sends is untrusted: every field is checked here, once, and a wrong one is a value, not an exception.
+ */
+import { fail, type GuestResult, succeed } from './failure.ts';
+
+export const WIRE_VERSION = 1;
+export const MAX_FRAME_LENGTH = 256 * 1024 + 16;
+const LENGTH_BYTES = 4;
+const HEAD_BYTES = 5;
+export const MAX_PAYLOAD_BYTES = 256 * 1024;
+
+export const HOST_FRAME = {
+  hello: 0x01,
+  ping: 0x02,
+  spawn: 0x03,
+  stdin: 0x04,
+  stdinClose: 0x05,
+  controlIn: 0x06,
+  signal: 0x07,
+  mark: 0x08,
+  killSinceMark: 0x09,
+  mute: 0x0a,
+  unmute: 0x0b,
+  credit: 0x0c,
+  release: 0x0d,
+} as const;
+
+export type HostFrameType = (typeof HOST_FRAME)[keyof typeof HOST_FRAME];
+
+/** Streams as numbers of the wire. */
+export const STREAM = { stdin: 0, stdout: 1, stderr: 2, control: 3 } as const;
+
+export type GuestFrame =
+  | { readonly type: 'ready'; readonly version: number; readonly pid: number }
+  | { readonly type: 'pong'; readonly payload: Uint8Array }
+  | { readonly type: 'spawned'; readonly channel: number; readonly pid: number }
+  | {
+      readonly type: 'spawn_failed';
+      readonly channel: number;
+      readonly errno: number;
+      readonly message: string;
+    }
+  | {
+      readonly type: 'stdout' | 'stderr' | 'control';
+      readonly channel: number;
+      readonly bytes: Uint8Array;
+    }
+  | {
+      readonly type: 'exit';
+      readonly channel: number;
+      readonly code: number;
+      readonly signal: number;
+      readonly cpuMs: number;
+      readonly maxRssBytes: number;
+    }
+  | {
+      readonly type: 'killed';
+      readonly channel: number;
+      readonly killed: number;
+      readonly complete: boolean;
+    }
+  | {
+      readonly type: 'input_credit';
+      readonly channel: number;
+      readonly stream: 'stdin' | 'control';
+      readonly bytes: number;
+    }
+  | { readonly type: 'error'; readonly channel: number; readonly message: string }
+  | { readonly type: 'gone' | 'released'; readonly channel: number };
+
+export function encodeFrame(type: HostFrameType, channel: number, payload?: Uint8Array): Buffer {
+  const length = payload?.byteLength ?? 0;
+  const frame = Buffer.allocUnsafe(LENGTH_BYTES + HEAD_BYTES + length);
+  frame.writeUInt32BE(HEAD_BYTES + length, 0);
+  frame.writeUInt8(type, LENGTH_BYTES);
+  frame.writeUInt32BE(channel, LENGTH_BYTES + 1);
+  if (payload !== undefined) frame.set(payload, LENGTH_BYTES + HEAD_BYTES);
+  return frame;
+}
+
+function parsePayload(type: number, channel: number, payload: Buffer): GuestFrame | undefined {
+  const size = payload.length;
+  switch (type) {
+    case 0x81:
+      return size === 5
+        ? { type: 'ready', version: payload.readUInt8(0), pid: payload.readUInt32BE(1) }
+        : undefined;
+    case 0x82:
+      return size <= 64 ? { type: 'pong', payload } : undefined;
+    case 0x83:
+      return size === 4 ? { type: 'spawned', channel, pid: payload.readUInt32BE(0) } : undefined;
+    case 0x84:
+      return size >= 4 && size <= 256
+        ? {
+            type: 'spawn_failed',
+            channel,
+            errno: payload.readUInt32BE(0),
+            message: payload.toString('utf8', 4),
+          }
+        : undefined;
+    case 0x85:
+      return { type: 'stdout', channel, bytes: payload };
+    case 0x86:
+      return { type: 'stderr', channel, bytes: payload };
+    case 0x87:
+      return { type: 'control', channel, bytes: payload };
+    case 0x88:
+      return size === 20
+        ? {
+            type: 'exit',
+            channel,
+            code: payload.readUInt32BE(0),
+            signal: payload.readUInt32BE(4),
+            cpuMs: payload.readUInt32BE(8) * 2 ** 32 + payload.readUInt32BE(12),
+            maxRssBytes: payload.readUInt32BE(16) * 1024,
+          }
+        : undefined;
+    case 0x89:
+      return size === 5
+        ? { type: 'killed', channel, killed: payload.readUInt32BE(0), complete: payload.readUInt8(4) === 1 }
+        : undefined;
+    case 0x8a: {
+      if (size !== 5) return undefined;
+      const stream = payload.readUInt8(0);
+      if (stream !== STREAM.stdin && stream !== STREAM.control) return undefined;
+      return {
+        type: 'input_credit',
+        channel,
+        stream: stream === STREAM.stdin ? 'stdin' : 'control',
+        bytes: payload.readUInt32BE(1),
+      };
+    }
+    case 0x8b:
+      return size <= 256 ? { type: 'error', channel, message: payload.toString('utf8') } : undefined;
+    case 0x8c:
+      return size === 0 ? { type: 'released', channel } : undefined;
+    case 0x8d:
+      return size === 0 ? { type: 'gone', channel } : undefined;
+    default:
+      return undefined;
+  }
+}
+
+/** Takes bytes in pieces of any size and gives whole frames; holds less than one frame between calls. */
+export class FrameDecoder {
+  #pending: Buffer[] = [];
+  #pendingBytes = 0;
+  #broken = false;
+
+  /** The frames that are complete with these bytes. After a failure the decoder takes nothing more. */
+  push(bytes: Uint8Array): GuestResult<GuestFrame[]> {
+    if (this.#broken) return fail('malformed_frame', 'the stream was broken before');
+    this.#pending.push(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+    this.#pendingBytes += bytes.byteLength;
+    const frames: GuestFrame[] = [];
+    for (;;) {
+      const length = this.#frameLength();
+      if (length === undefined) return succeed(frames);
+      if (length < HEAD_BYTES || length > MAX_FRAME_LENGTH)
+        return this.#break(`frame length ${length}, expected ${HEAD_BYTES} to ${MAX_FRAME_LENGTH}`);
+      if (this.#pendingBytes < LENGTH_BYTES + length) return succeed(frames);
+      const whole = this.#take(LENGTH_BYTES + length);
+      const type = whole.readUInt8(LENGTH_BYTES);
+      const frame = parsePayload(
+        type,
+        whole.readUInt32BE(LENGTH_BYTES + 1),
+        whole.subarray(LENGTH_BYTES + HEAD_BYTES),
+      );
+      if (frame === undefined) return this.#break(`frame of type ${type} with a payload it cannot have`);
+      frames.push(frame);
+    }
+  }
+
+  #break(message: string): GuestResult<never> {
+    this.#broken = true;
+    this.#pending = [];
+    this.#pendingBytes = 0;
+    return fail('malformed_frame', message);
+  }
+
+  #frameLength(): number | undefined {
+    if (this.#pendingBytes < LENGTH_BYTES) return undefined;
+    const first = this.#pending[0];
+    if (first !== undefined && first.length >= LENGTH_BYTES) return first.readUInt32BE(0);
+    this.#pending = [Buffer.concat(this.#pending)];
+    return this.#pending[0]?.readUInt32BE(0);
+  }
+
+  #take(count: number): Buffer {
+    let first = this.#pending[0];
+    if (first === undefined || first.length < count) {
+      first = Buffer.concat(this.#pending);
+      this.#pending = [first];
+    }
+    const taken = first.subarray(0, count);
+    if (first.length === count) this.#pending.shift();
+    else this.#pending[0] = first.subarray(count);
+    this.#pendingBytes -= count;
+    return taken;
+  }
+}

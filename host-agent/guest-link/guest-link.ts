@@ -1,0 +1,241 @@
+/** The host's end of one supervisor: starts programs over its pipes and hands each frame to the channel it is for. */
+import type { Readable, Writable } from 'node:stream';
+import { getSystemErrorName } from 'node:util';
+import { Channel, type OutputSink } from './channel.ts';
+import { type Deferred, deferred, within } from './deferred.ts';
+import { fail, type GuestFailure, type GuestResult, succeed } from './failure.ts';
+import {
+  encodeFrame,
+  FrameDecoder,
+  type GuestFrame,
+  HOST_FRAME,
+  MAX_PAYLOAD_BYTES,
+  WIRE_VERSION,
+} from './frames.ts';
+import { OUTPUT_WINDOW_BYTES } from './output-window.ts';
+
+export interface GuestPipes {
+  readonly stdin: Writable;
+  readonly stdout: Readable;
+}
+
+export interface SpawnOptions {
+  readonly argv: readonly string[];
+  readonly cwd: string | Uint8Array;
+  /** `NAME=value`, each. */
+  readonly environment: readonly (string | Uint8Array)[];
+  /** Gives the program a control pair on file descriptors 198 (in) and 199 (out). */
+  readonly control?: boolean;
+  /** Starts with output discarded. */
+  readonly muted?: boolean;
+  readonly onOutput?: OutputSink;
+  readonly onControl?: (bytes: Uint8Array) => void;
+  /** Credit of the control stream is then given by `consumeControl` of the channel only. */
+  readonly manualControl?: boolean;
+  readonly timeoutMs?: number;
+}
+
+/** The supervisor's own bound. */
+export const MAX_CHANNELS = 64;
+const MAX_UNSENT_BYTES = 16 * 1024 * 1024;
+const MAX_PINGS = 64;
+const DEFAULT_SPAWN_TIMEOUT_MS = 30_000;
+const FLAG_CONTROL = 1;
+const FLAG_MUTED = 2;
+const NUL = Buffer.alloc(1);
+
+interface Starting {
+  readonly options: SpawnOptions;
+  readonly result: Deferred<GuestResult<Channel>>;
+}
+
+function u32(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32BE(value, 0);
+  return bytes;
+}
+
+function terminated(text: string | Uint8Array): Buffer[] {
+  return [Buffer.from(text), NUL];
+}
+
+function encodeSpawn(options: SpawnOptions): GuestResult<Buffer> {
+  const strings = [options.cwd, ...options.argv, ...options.environment];
+  if (strings.some((text) => Buffer.from(text).includes(0)))
+    return fail('spawn_failed', 'a NUL byte in the arguments, the environment or the folder', 'EINVAL');
+  const flags = (options.control === true ? FLAG_CONTROL : 0) | (options.muted === true ? FLAG_MUTED : 0);
+  const credit = u32(OUTPUT_WINDOW_BYTES);
+  const payload = Buffer.concat([
+    Buffer.from([flags]),
+    credit,
+    credit,
+    credit,
+    ...terminated(options.cwd),
+    u32(options.argv.length),
+    ...options.argv.flatMap(terminated),
+    u32(options.environment.length),
+    ...options.environment.flatMap(terminated),
+  ]);
+  if (payload.length > MAX_PAYLOAD_BYTES)
+    return fail('limit', `arguments and environment of ${payload.length} bytes`, 'E2BIG');
+  return succeed(payload);
+}
+
+export class GuestLink {
+  readonly #pipes: GuestPipes;
+  readonly #decoder = new FrameDecoder();
+  readonly #starting = new Map<number, Starting>();
+  readonly #channels = new Map<number, Channel>();
+  readonly #pings = new Map<string, Deferred<GuestResult<void>>>();
+  readonly #ready = deferred<GuestResult<{ version: number; pid: number }>>();
+  readonly #closed = deferred<GuestFailure>();
+  #failure: GuestFailure | undefined;
+  #nextChannel = 1;
+  #nextPing = 1;
+
+  constructor(pipes: GuestPipes) {
+    this.#pipes = pipes;
+    pipes.stdout.on('data', (bytes: Buffer) => this.#receive(bytes));
+    const ended = () => this.#close({ reason: 'link_closed', message: 'the supervisor is gone' });
+    pipes.stdout.on('end', ended);
+    pipes.stdout.on('close', ended);
+    pipes.stdout.on('error', ended);
+    pipes.stdin.on('error', ended);
+    pipes.stdin.on('close', ended);
+  }
+
+  /** Resolves once; every pending call has failed by then. */
+  get closed(): Promise<GuestFailure> {
+    return this.#closed.promise;
+  }
+
+  ready(timeoutMs: number): Promise<GuestResult<{ version: number; pid: number }>> {
+    return within(this.#ready.promise, timeoutMs, () => fail('timeout', 'the supervisor did not answer'));
+  }
+
+  async ping(timeoutMs: number): Promise<GuestResult<{ roundTripMs: number }>> {
+    if (this.#failure !== undefined) return { ok: false, failure: this.#failure };
+    if (this.#pings.size >= MAX_PINGS) return fail('limit', 'too many pings wait');
+    const payload = u32(this.#nextPing++);
+    const key = payload.toString('hex');
+    const pong = deferred<GuestResult<void>>();
+    this.#pings.set(key, pong);
+    const sentAt = performance.now();
+    this.#send(HOST_FRAME.ping, 0, payload);
+    const answer = await within(pong.promise, timeoutMs, () => fail('timeout', 'no pong in time'));
+    this.#pings.delete(key);
+    return answer.ok ? succeed({ roundTripMs: performance.now() - sentAt }) : answer;
+  }
+
+  spawn(options: SpawnOptions): Promise<GuestResult<Channel>> {
+    if (this.#failure !== undefined) return Promise.resolve({ ok: false, failure: this.#failure });
+    if (this.#channels.size + this.#starting.size >= MAX_CHANNELS)
+      return Promise.resolve(fail('limit', `${MAX_CHANNELS} programs run already`));
+    const payload = encodeSpawn(options);
+    if (!payload.ok) return Promise.resolve(payload);
+    const id = this.#nextChannel++;
+    const result = deferred<GuestResult<Channel>>();
+    this.#starting.set(id, { options, result });
+    this.#send(HOST_FRAME.spawn, id, payload.value);
+    return within(result.promise, options.timeoutMs ?? DEFAULT_SPAWN_TIMEOUT_MS, () => {
+      const late = fail('timeout', 'the program did not start in time');
+      result.resolve(late);
+      return late;
+    });
+  }
+
+  /** Ends the supervisor's input: it kills everything and exits. */
+  close(): void {
+    this.#close({ reason: 'link_closed', message: 'the link was closed' });
+  }
+
+  #send(type: Parameters<typeof encodeFrame>[0], channel: number, payload?: Uint8Array): void {
+    if (this.#failure !== undefined) return;
+    this.#pipes.stdin.write(encodeFrame(type, channel, payload));
+    if (this.#pipes.stdin.writableLength > MAX_UNSENT_BYTES)
+      this.#close({ reason: 'limit', message: 'the supervisor does not read' });
+  }
+
+  #receive(bytes: Buffer): void {
+    if (this.#failure !== undefined) return;
+    const frames = this.#decoder.push(bytes);
+    if (!frames.ok) this.#close(frames.failure);
+    for (const frame of frames.ok ? frames.value : []) {
+      if (this.#failure !== undefined) return;
+      if (!this.#dispatch(frame))
+        this.#close({ reason: 'malformed_frame', message: `a frame ${frame.type} that cannot come now` });
+    }
+  }
+
+  #dispatch(frame: GuestFrame): boolean {
+    switch (frame.type) {
+      case 'ready':
+        if (frame.version !== WIRE_VERSION) return false;
+        this.#ready.resolve(succeed({ version: frame.version, pid: frame.pid }));
+        return true;
+      case 'pong':
+        this.#pings.get(Buffer.from(frame.payload).toString('hex'))?.resolve(succeed(undefined));
+        return true;
+      case 'spawned':
+        return this.#startedOrLate(frame.channel, frame.pid);
+      case 'spawn_failed':
+        return this.#failedToStart(frame);
+      case 'error':
+        this.#close({
+          reason: 'malformed_frame',
+          message: `the supervisor refused a frame: ${frame.message}`,
+        });
+        return true;
+      default: {
+        const channel = this.#channels.get(frame.channel);
+        if (channel === undefined) return false;
+        if (frame.type === 'released') this.#channels.delete(frame.channel);
+        return channel.receive(frame);
+      }
+    }
+  }
+
+  #startedOrLate(id: number, pid: number): boolean {
+    const starting = this.#starting.get(id);
+    if (starting === undefined) return false;
+    this.#starting.delete(id);
+    const { onOutput, onControl, manualControl } = starting.options;
+    const channel = new Channel({
+      pid,
+      send: (type, payload) => this.#send(type, id, payload),
+      onOutput,
+      onControl,
+      manualControl,
+    });
+    this.#channels.set(id, channel);
+    if (starting.result.settled) void channel.release(DEFAULT_SPAWN_TIMEOUT_MS);
+    else starting.result.resolve(succeed(channel));
+    return true;
+  }
+
+  #failedToStart(frame: Extract<GuestFrame, { type: 'spawn_failed' }>): boolean {
+    const starting = this.#starting.get(frame.channel);
+    if (starting === undefined) return false;
+    this.#starting.delete(frame.channel);
+    const known = frame.errno > 0 && frame.errno < 134;
+    const errno = known ? getSystemErrorName(-frame.errno) : 'EIO';
+    starting.result.resolve(fail('spawn_failed', frame.message, errno));
+    return true;
+  }
+
+  #close(failure: GuestFailure): void {
+    if (this.#failure !== undefined) return;
+    this.#failure = failure;
+    this.#pipes.stdin.destroy();
+    this.#pipes.stdout.destroy();
+    const failed = { ok: false, failure } as const;
+    this.#ready.resolve(failed);
+    for (const pong of this.#pings.values()) pong.resolve(failed);
+    for (const starting of this.#starting.values()) starting.result.resolve(failed);
+    for (const channel of this.#channels.values()) channel.fail(failure);
+    this.#pings.clear();
+    this.#starting.clear();
+    this.#channels.clear();
+    this.#closed.resolve(failure);
+  }
+}

@@ -1,0 +1,132 @@
+/* Which processes exist and who descends from whom, read from /proc: exact because every keeper is a subreaper. */
+#ifndef SANDGATE_PROCESS_TREE_H
+#define SANDGATE_PROCESS_TREE_H
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_PROCESSES 4096
+
+struct process {
+  pid_t pid;
+  pid_t parent;
+  char state;
+  uint64_t start_ticks;
+};
+
+/* Processes that existed at one moment. A pid in it that started later was reused and does not count. */
+struct mark {
+  bool set;
+  uint64_t ticks;
+  uint32_t count;
+  pid_t pids[MAX_PROCESSES];
+};
+
+static int proc_fd = -1;
+static pid_t listed_pids[MAX_PROCESSES];
+static struct process processes[MAX_PROCESSES];
+static uint32_t process_count;
+static bool scan_torn; /* a process or a parent vanished while it was read: a scan that found nothing proves nothing */
+
+static uint64_t now_ticks(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return (uint64_t)now.tv_sec * 100 + (uint64_t)now.tv_nsec / 10000000;
+}
+
+static uint32_t list_pids(pid_t *pids) {
+  static uint8_t entries[32 * 1024];
+  uint32_t count = 0;
+  if (proc_fd < 0) proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (proc_fd < 0 || lseek(proc_fd, 0, SEEK_SET) < 0) return 0;
+  for (;;) {
+    long got = syscall(SYS_getdents64, proc_fd, entries, sizeof entries);
+    if (got <= 0) return count;
+    for (long at = 0; at < got;) {
+      /* struct dirent64 of the kernel: u64 inode, s64 offset, u16 record length, u8 type, name */
+      uint16_t record_bytes;
+      memcpy(&record_bytes, entries + at + 16, sizeof record_bytes);
+      const char *name = (const char *)entries + at + 19;
+      if (name[0] >= '1' && name[0] <= '9' && count < MAX_PROCESSES) pids[count++] = (pid_t)atoi(name);
+      at += record_bytes;
+    }
+  }
+}
+
+static bool read_process(pid_t pid, struct process *process) {
+  char path[32];
+  char text[1024];
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  ssize_t got = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (got <= 0) return false;
+  text[got] = '\0';
+  /* The name, in parentheses, may itself hold parentheses and blanks: the fields start behind the last one. */
+  const char *fields = strrchr(text, ')');
+  int parent;
+  unsigned long long start_ticks;
+  if (fields == NULL ||
+      sscanf(fields + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+             &process->state, &parent, &start_ticks) != 3)
+    return false;
+  process->pid = pid;
+  process->parent = (pid_t)parent;
+  process->start_ticks = (uint64_t)start_ticks;
+  return true;
+}
+
+static void scan_processes(void) {
+  uint32_t listed = list_pids(listed_pids);
+  process_count = 0;
+  scan_torn = false;
+  for (uint32_t i = 0; i < listed; i++) {
+    if (read_process(listed_pids[i], &processes[process_count]))
+      process_count++;
+    else
+      scan_torn = true;
+  }
+}
+
+static const struct process *find_process(pid_t pid) {
+  for (uint32_t i = 0; i < process_count; i++)
+    if (processes[i].pid == pid) return &processes[i];
+  return NULL;
+}
+
+/* Bounded walk up: parents read at different moments could form a circle. */
+static bool descends_from(const struct process *process, pid_t ancestor) {
+  for (uint32_t depth = 0; process != NULL && depth < MAX_PROCESSES; depth++) {
+    if (process->parent == ancestor) return true;
+    if (process->parent <= 1) return false;
+    process = find_process(process->parent);
+  }
+  scan_torn = true;
+  return false;
+}
+
+static bool is_dead(const struct process *process) { return process->state == 'Z' || process->state == 'X'; }
+
+static void take_mark(struct mark *mark) {
+  mark->count = list_pids(mark->pids);
+  mark->ticks = now_ticks();
+  mark->set = true;
+}
+
+static bool existed_at(const struct mark *mark, const struct process *process) {
+  if (!mark->set || process->start_ticks > mark->ticks + 1) return false;
+  for (uint32_t i = 0; i < mark->count; i++)
+    if (mark->pids[i] == process->pid) return true;
+  return false;
+}
+
+#endif

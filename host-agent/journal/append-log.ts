@@ -1,0 +1,160 @@
+/** An append-only file of records. Appends are grouped: whatever waits is written and synced to disk in one go. */
+import { type FileHandle, open, rename } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { decodeRecord, type JournalRecord } from './record-format.ts';
+
+interface PendingAppend {
+  bytes: Buffer;
+  resolve: (written: boolean) => void;
+}
+
+/** How long an append that nobody waits for may stay in memory. */
+const LAZY_WRITE_DELAY_MS = 500;
+const MAX_LAZY_BYTES = 256 * 1024;
+
+export interface OpenedLog {
+  log: AppendLog;
+  records: JournalRecord[];
+  /** Bytes after the last whole record, cut off. */
+  tornBytes: number;
+}
+
+export class AppendLog {
+  readonly #path: string;
+  #file: FileHandle;
+  /** End of the last record that is known to be whole; the next group is written here. */
+  #end: number;
+  #pending: PendingAppend[] = [];
+  #lazy: Buffer[] = [];
+  #lazyBytes = 0;
+  #lazyTimer: NodeJS.Timeout | undefined;
+  #work: Promise<void> = Promise.resolve();
+  #writeScheduled = false;
+
+  private constructor(path: string, file: FileHandle, end: number) {
+    this.#path = path;
+    this.#file = file;
+    this.#end = end;
+  }
+
+  /** Reads what is there, cuts a torn tail off, and is ready to append. */
+  static async open(path: string): Promise<OpenedLog> {
+    const file = await open(path, 'a+', 0o600).then(async (created) => {
+      await created.close();
+      return open(path, 'r+');
+    });
+    const bytes = await file.readFile();
+    const records: JournalRecord[] = [];
+    let end = 0;
+    for (let decoded = decodeRecord(bytes, end); decoded !== undefined; decoded = decodeRecord(bytes, end)) {
+      records.push(decoded.record);
+      end = decoded.end;
+    }
+    if (end < bytes.length) {
+      await file.truncate(end);
+      await file.sync();
+    }
+    await syncDirectory(dirname(path));
+    return { log: new AppendLog(path, file, end), records, tornBytes: bytes.length - end };
+  }
+
+  get sizeBytes(): number {
+    return this.#end;
+  }
+
+  /** True once the record is on disk; false where the disk refused it, and then nothing of it is kept. */
+  append(bytes: Buffer): Promise<boolean> {
+    return new Promise((resolve) => {
+      this.#pending.push({ bytes, resolve });
+      this.#schedule();
+    });
+  }
+
+  /** Written with the next group or soon, without waiting for the disk: for what costs only a resend when lost. */
+  appendLazily(bytes: Buffer): void {
+    if (this.#lazyBytes + bytes.length > MAX_LAZY_BYTES) return;
+    this.#lazy.push(bytes);
+    this.#lazyBytes += bytes.length;
+    this.#lazyTimer ??= setTimeout(() => this.#schedule(), LAZY_WRITE_DELAY_MS).unref();
+  }
+
+  /** Replaces the whole content; appends made meanwhile come after it. */
+  replace(content: () => Iterable<Buffer>): Promise<void> {
+    return this.#enqueue(async () => {
+      const temporary = `${this.#path}.new`;
+      const file = await open(temporary, 'w', 0o600);
+      // Taken at once, after the wait above let every append before this one be applied by its caller.
+      const bytes = Buffer.concat([...content()]);
+      try {
+        await file.writeFile(bytes);
+        await file.sync();
+        await rename(temporary, this.#path);
+        await syncDirectory(dirname(this.#path));
+      } catch (error: unknown) {
+        await file.close();
+        throw error;
+      }
+      await this.#file.close();
+      this.#file = file;
+      this.#end = bytes.length;
+    });
+  }
+
+  async close(): Promise<void> {
+    clearTimeout(this.#lazyTimer);
+    this.#schedule();
+    await this.#enqueue(() => this.#file.close());
+  }
+
+  #enqueue(task: () => Promise<void>): Promise<void> {
+    const done = this.#work.then(task);
+    this.#work = done.catch(() => {});
+    return done;
+  }
+
+  #schedule(): void {
+    if (this.#writeScheduled) return;
+    this.#writeScheduled = true;
+    void this.#enqueue(() => this.#writeGroup());
+  }
+
+  async #writeGroup(): Promise<void> {
+    this.#writeScheduled = false;
+    const group = this.#pending;
+    const lazy = this.#lazy;
+    this.#pending = [];
+    this.#lazy = [];
+    this.#lazyBytes = 0;
+    clearTimeout(this.#lazyTimer);
+    this.#lazyTimer = undefined;
+    if (group.length + lazy.length === 0) return;
+    const bytes = Buffer.concat([...lazy, ...group.map((append) => append.bytes)]);
+    const written = await this.#write(bytes, group.length > 0);
+    for (const append of group) append.resolve(written);
+  }
+
+  async #write(bytes: Buffer, durable: boolean): Promise<boolean> {
+    try {
+      for (let done = 0; done < bytes.length; ) {
+        const { bytesWritten } = await this.#file.write(bytes, done, bytes.length - done, this.#end + done);
+        done += bytesWritten;
+      }
+      if (durable) await this.#file.datasync();
+      this.#end += bytes.length;
+      return true;
+    } catch {
+      // What a later group does not overwrite must not be read as a record of this one.
+      await this.#file.truncate(this.#end).catch(() => {});
+      return false;
+    }
+  }
+}
+
+async function syncDirectory(path: string): Promise<void> {
+  const directory = await open(path, 'r');
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
+}

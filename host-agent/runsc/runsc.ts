@@ -1,0 +1,124 @@
+/** The only code that knows runsc's commands, flags and output: one method per subcommand. */
+import { setTimeout as wait } from 'node:timers/promises';
+import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
+import { killProcess, listProcesses } from '../process/process-table.ts';
+import { type CompletedProcess, run } from '../process/run.ts';
+import { type SpawnedProcess, spawn } from '../process/spawn.ts';
+import { globalFlags, logFlags, PLATFORM, requireAllowed } from './flags.ts';
+import { type Container, ContainerListSchema } from './output.ts';
+import { KNOWN_RELEASES, parseVersion, type RunscVersion } from './versions.ts';
+
+const COMMAND_TIMEOUT_MS = 10_000;
+const MAX_OUTPUT_BYTES = 1024 * 1024;
+const DELETE_PAUSE_MS = 50;
+/** runsc looks nothing up by name, and a tenant's environment is none of its business. */
+const ENVIRONMENT = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin' };
+
+const ContainerId = /^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/;
+
+export class Runsc {
+  readonly version: RunscVersion;
+  readonly platform = PLATFORM;
+  readonly #path: string;
+  readonly #rootDir: string;
+
+  private constructor(path: string, rootDir: string, version: RunscVersion) {
+    this.#path = path;
+    this.#rootDir = rootDir;
+    this.version = version;
+  }
+
+  /** Refuses a program that is missing or of a version this driver was not checked against. */
+  static async open(path: string, rootDir: string): Promise<Outcome<Runsc>> {
+    const version = await readVersion(path);
+    return version.ok ? success(new Runsc(path, rootDir, version.value)) : version;
+  }
+
+  /**
+   * Creates and starts the container and waits for it, attached: the returned process ends with the container. Its
+   * pipes are those of the container's first process, so when we die that process reads the end of its input.
+   */
+  run(id: string, bundleDir: string): SpawnedProcess {
+    return spawn(this.#request(['run', `--bundle=${bundleDir}`, requireId(id)], logFlags(bundleDir)));
+  }
+
+  async list(): Promise<Outcome<Container[]>> {
+    const completed = await this.#run(['list', '--format=json']);
+    if (!succeeded(completed)) return commandFailure('list', completed);
+    let json: unknown;
+    try {
+      json = JSON.parse(completed.stdout);
+    } catch {
+      return failure('sandbox_failed', 'runsc list printed no JSON');
+    }
+    const parsed = ContainerListSchema.safeParse(json);
+    if (parsed.success) return success(parsed.data);
+    const issue = parsed.error.issues[0];
+    return failure('sandbox_failed', `runsc list: ${issue?.path.join('.') ?? ''} ${issue?.message ?? ''}`);
+  }
+
+  /** Kills and removes, again and again until runsc knows the container no more. Absent counts as removed. */
+  async delete(id: string, timeoutMs: number): Promise<Outcome<null>> {
+    const deadline = performance.now() + timeoutMs;
+    for (;;) {
+      const completed = await this.#run(['delete', '--force', requireId(id)]);
+      if (succeeded(completed)) return success(null);
+      if (performance.now() >= deadline) return commandFailure('delete', completed);
+      await wait(DELETE_PAUSE_MS);
+    }
+  }
+
+  /** Processes of this runsc that lost their agent: what `list` no longer shows may still be running. */
+  async killProcesses(): Promise<number> {
+    const mark = `--root=${this.#rootDir}`;
+    const ours = (await listProcesses()).filter(({ argv }) => argv.includes(mark));
+    for (const { pid } of ours) killProcess(pid);
+    return ours.length;
+  }
+
+  #run(command: string[]): Promise<CompletedProcess> {
+    return run(this.#request(command, []), {
+      timeoutMs: COMMAND_TIMEOUT_MS,
+      maxOutputBytes: MAX_OUTPUT_BYTES,
+    });
+  }
+
+  #request(command: string[], more: string[]) {
+    const argv = [...globalFlags(this.#rootDir), ...more, ...command];
+    requireAllowed(argv);
+    return { file: this.#path, argv, environment: ENVIRONMENT };
+  }
+}
+
+async function readVersion(path: string): Promise<Outcome<RunscVersion>> {
+  const completed = await run(
+    { file: path, argv: ['--version'], environment: ENVIRONMENT },
+    { timeoutMs: COMMAND_TIMEOUT_MS, maxOutputBytes: MAX_OUTPUT_BYTES },
+  );
+  if (!succeeded(completed)) return commandFailure('--version', completed);
+  const version = parseVersion(completed.stdout);
+  if (version === undefined)
+    return failure('sandbox_failed', 'the program is not runsc: it names no version');
+  if (!KNOWN_RELEASES.includes(version.release)) {
+    return failure(
+      'sandbox_failed',
+      `runsc ${KNOWN_RELEASES.join(' or ')} was expected, not ${version.printed}`,
+    );
+  }
+  return success(version);
+}
+
+function requireId(id: string): string {
+  if (!ContainerId.test(id)) throw new TypeError('a container id of letters, digits, _ and - was expected');
+  return id;
+}
+
+function succeeded(completed: CompletedProcess): boolean {
+  return completed.exitCode === 0 && completed.stopped === null;
+}
+
+function commandFailure(command: string, completed: CompletedProcess): Failure {
+  const how = completed.startFailure ?? completed.stopped ?? `exit ${completed.exitCode ?? completed.signal}`;
+  const lastLine = completed.stderr.trim().split('\n').at(-1) ?? '';
+  return failure('sandbox_failed', `runsc ${command}: ${how}${lastLine === '' ? '' : `: ${lastLine}`}`);
+}

@@ -1,0 +1,83 @@
+/** What sandboxes are made with on this machine, and the check that all of it is there. */
+import { mkdir, realpath, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { failure, type Outcome, success } from '../../shared/errors.ts';
+import type { ResourceLimits } from '../../shared/session.ts';
+import type { Cgroups } from '../cgroup/cgroups.ts';
+import { openCgroups } from '../cgroup/open.ts';
+import { type ImageStore, openImageStore } from '../images/store.ts';
+import type { Log } from '../logging/log.ts';
+import { Runsc } from '../runsc/runsc.ts';
+import { Bundles } from './bundle.ts';
+import type { SandboxRuntimeFacts } from './port.ts';
+
+export interface RunscSandboxesOptions {
+  runscPath: string;
+  imagesDir: string;
+  /** Holds the supervisor and the kernels; mounted read-only into every sandbox. */
+  guestDir: string;
+  /** Of this agent alone: bundles and runsc's own state lie in it. */
+  stateDir: string;
+  /** Of this agent alone: everything below it is removed by `reconcile`. */
+  cgroupParent: string;
+  capacity: number;
+  /** The host's own upper bounds on what a sandbox may ask for. */
+  caps: ResourceLimits;
+  log: Log;
+}
+
+export interface Engine {
+  runsc: Runsc;
+  cgroups: Cgroups;
+  images: ImageStore;
+  bundles: Bundles;
+  guestDir: string;
+  /** Where runsc keeps its state. */
+  runscRootDir: string;
+  facts: SandboxRuntimeFacts;
+}
+
+/** Refuses a machine that cannot hold a sandbox: nothing of a guest ever runs outside of one. */
+export async function openEngine(options: RunscSandboxesOptions): Promise<Outcome<Engine>> {
+  await mkdir(options.stateDir, { recursive: true, mode: 0o700 });
+  // gVisor compares mount sources with annotations as texts, so a link in the path must not come between.
+  const stateDir = await realpath(options.stateDir);
+  const runscRootDir = join(stateDir, 'runsc-root');
+  const bundles = new Bundles(join(stateDir, 'bundles'));
+  for (const dir of [runscRootDir, bundles.dir]) await mkdir(dir, { recursive: true, mode: 0o700 });
+
+  const runsc = await Runsc.open(options.runscPath, runscRootDir);
+  if (!runsc.ok) return runsc;
+  const cgroups = await usableCgroups(options.cgroupParent);
+  if (!cgroups.ok) return cgroups;
+  const guestDir = await realpath(options.guestDir).catch(() => options.guestDir);
+  const supervisor = await stat(join(guestDir, 'supervisor')).catch(() => undefined);
+  if (supervisor?.isFile() !== true) return failure('sandbox_failed', 'the guest supervisor is missing');
+  const images = openImageStore(options.imagesDir);
+  const named = (await images.list()).map(({ name, digest }) => ({ name, digest }));
+  if (named.length === 0) return failure('sandbox_failed', 'the image store is empty');
+
+  const facts = {
+    runscVersion: runsc.value.version.printed,
+    runscPlatform: runsc.value.platform,
+    images: named,
+    capacity: options.capacity,
+  };
+  return success({
+    runsc: runsc.value,
+    cgroups: cgroups.value,
+    images,
+    bundles,
+    guestDir,
+    runscRootDir,
+    facts,
+  });
+}
+
+async function usableCgroups(parent: string): Promise<Outcome<Cgroups>> {
+  try {
+    return success(await openCgroups(parent));
+  } catch (error: unknown) {
+    return failure('sandbox_failed', error instanceof Error ? error.message : 'there are no cgroups');
+  }
+}

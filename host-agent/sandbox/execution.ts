@@ -1,0 +1,106 @@
+/** One call running in a sandbox: its deadline, its stop in steps, and its outcome, which always comes. */
+import { setTimeout as wait } from 'node:timers/promises';
+import type { CgroupUsage } from '../cgroup/cgroups.ts';
+import { toolOutcome } from './outcome.ts';
+import { OutputGate } from './output-gate.ts';
+import type { LostReason, OutputSink, RunningExecution, ToolOutcome } from './port.ts';
+import { failedEnd, type RunningTool, type StopCause, type ToolEnd, toolEnd } from './tools/tool.ts';
+
+/**
+ * After a stop: a reader that takes nothing may hold back the last output until `drainMs`, and a guest that shows no
+ * end by `abandonMs` is killed with its sandbox. The edge waits 4 s past a deadline, so a timeout is told before.
+ */
+const PATIENCE = {
+  timeout: { drainMs: 1_500, abandonMs: 3_000 },
+  interrupt: { drainMs: 2_400, abandonMs: 3_800 },
+} as const;
+
+export interface ExecutionHost {
+  usage(): CgroupUsage;
+  resetPeak(): void;
+  /** Kills the sandbox because its guest does not obey. */
+  abandon(): void;
+}
+
+export interface ExecutionRequest {
+  timeoutMs: number;
+  sink: OutputSink;
+  run(sink: OutputSink): RunningTool;
+}
+
+export class Execution implements RunningExecution {
+  readonly finished: Promise<ToolOutcome>;
+  readonly #host: ExecutionHost;
+  readonly #before: CgroupUsage;
+  readonly #gate: OutputGate;
+  readonly #tool: RunningTool;
+  readonly #ending = Promise.withResolvers<void>();
+  readonly #lost = Promise.withResolvers<LostReason>();
+  #cause: StopCause | undefined;
+  #stopped: Promise<void> = Promise.resolve();
+  #ended = false;
+  #sandboxGone = false;
+
+  constructor(host: ExecutionHost, { timeoutMs, sink, run }: ExecutionRequest) {
+    this.#host = host;
+    this.#gate = new OutputGate(sink);
+    host.resetPeak();
+    this.#before = host.usage();
+    this.#tool = run(this.#gate.pass);
+    this.finished = this.#follow(timeoutMs);
+  }
+
+  writeStdin: RunningExecution['writeStdin'] = (bytes, eof) => this.#tool.writeStdin(bytes, eof);
+
+  interrupt(): void {
+    this.#stop('interrupt');
+  }
+
+  sandboxLost(reason: LostReason): void {
+    this.#sandboxGone = true;
+    this.#lost.resolve(reason);
+  }
+
+  async #follow(timeoutMs: number): Promise<ToolOutcome> {
+    const deadline = setTimeout(() => this.#stop('timeout'), timeoutMs);
+    const end = await this.#end();
+    this.#ended = true;
+    this.#ending.resolve();
+    await this.#stopped;
+    clearTimeout(deadline);
+    const lost = end.status === 'lost' || this.#sandboxGone ? await this.#lost.promise : undefined;
+    return toolOutcome({ end, cause: this.#cause, lost, before: this.#before, after: this.#host.usage() });
+  }
+
+  async #end(): Promise<ToolEnd> {
+    const gone = this.#lost.promise.then(() => toolEnd({ status: 'lost', stateLost: true }));
+    try {
+      return await Promise.race([this.#tool.ended, gone]);
+    } catch {
+      return failedEnd('InternalError', 'the host failed to follow the program');
+    }
+  }
+
+  /** The first cause counts; a deadline during an interrupt adds nothing, its kill is under way. */
+  #stop(cause: StopCause): void {
+    if (this.#ended || this.#cause !== undefined) return;
+    this.#cause = cause;
+    this.#stopped = this.#stopInSteps(cause);
+  }
+
+  /** Resolves when the program and what it started are gone, at the latest with the sandbox. */
+  async #stopInSteps(cause: StopCause): Promise<void> {
+    const { drainMs, abandonMs } = PATIENCE[cause];
+    const stopped = Promise.race([
+      Promise.all([this.#tool.stop(cause).catch(() => undefined), this.#ending.promise]),
+      this.#lost.promise,
+    ]);
+    const overAfter = (ms: number): Promise<boolean> =>
+      Promise.race([stopped.then(() => true), wait(ms, false, { ref: false })]);
+    if (await overAfter(drainMs)) return;
+    this.#gate.open();
+    if (await overAfter(abandonMs - drainMs)) return;
+    this.#sandboxGone = true;
+    this.#host.abandon();
+  }
+}

@@ -1,0 +1,76 @@
+/** What the rest of the agent knows of sandboxes. `RunscSandboxes` implements it for real, a fake does for tests. */
+import type { Outcome } from '../../shared/errors.ts';
+import type { ProgramError, RichResult, StreamName } from '../../shared/execution.ts';
+import type { TerminalStatus } from '../../shared/lifecycle.ts';
+import type { ResourceLimits } from '../../shared/session.ts';
+import type { ToolName } from '../../shared/tool.ts';
+
+export interface SandboxConfig {
+  sandboxId: string;
+  imageDigest: string;
+  limits: ResourceLimits;
+  environment: Record<string, string>;
+}
+
+export interface SandboxRuntimeFacts {
+  runscVersion: string;
+  runscPlatform: string;
+  images: { name: string; digest: string }[];
+  /** Sandboxes that may live at once. */
+  capacity: number;
+}
+
+export interface Sandboxes {
+  facts: SandboxRuntimeFacts;
+  /** Kills and removes everything a former agent left (runsc list, cgroups, folders, mounts). Call before ready. */
+  reconcile(): Promise<{ removed: string[] }>;
+  /** Fails with image_refused, host_full, limits_exceeded or sandbox_failed. */
+  start(config: SandboxConfig): Promise<Outcome<Sandbox>>;
+  /** Destroys all sandboxes. */
+  stop(): Promise<void>;
+}
+
+export interface Sandbox {
+  id: string;
+  /** The caller serialises: one execution at a time. */
+  execute(call: ToolCall, sink: OutputSink): RunningExecution;
+  /** Resolves once, when the sandbox is gone. */
+  lost: Promise<{ reason: LostReason }>;
+  /** Idempotent; returns when list, cgroup and folder are gone. */
+  destroy(): Promise<void>;
+}
+
+export type LostReason = 'oom' | 'crashed' | 'destroyed';
+
+export interface ToolCall {
+  executionId: string;
+  tool: ToolName;
+  /** Parsed by the tool's shared schema inside. */
+  arguments: unknown;
+  timeoutMs: number;
+}
+
+/** Resolves when the sink takes more: until then the guest's credit is not renewed, so the program blocks. */
+export type OutputSink = (stream: StreamName, bytes: Uint8Array) => Promise<void>;
+
+export interface RunningExecution {
+  writeStdin(bytes: Uint8Array, eof: boolean): Promise<Outcome<null>>;
+  /** SIGINT to python's kernel (variables are kept) or to the whole tree of a shell call; SIGKILL after 2 s. */
+  interrupt(): void;
+  /** Never rejects and always settles: the timeout is enforced here, by a monotonic clock. */
+  finished: Promise<ToolOutcome>;
+}
+
+export interface ToolOutcome {
+  status: TerminalStatus;
+  exitCode: number | null;
+  signal: string | null;
+  error: ProgramError | null;
+  value: string | null;
+  /** Null unless the file tool ran. */
+  structured: unknown;
+  results: RichResult[];
+  /** Variables, the working directory or exported variables of former calls are gone. */
+  stateLost: boolean;
+  usage: { cpuMs: number; peakMemoryBytes: number };
+}

@@ -1,0 +1,128 @@
+/** One living sandbox: its runsc process, its link to the guest, its tools, and its end. */
+import { setTimeout as wait } from 'node:timers/promises';
+import type { ToolName } from '../../shared/tool.ts';
+import type { CgroupUsage } from '../cgroup/cgroups.ts';
+import type { GuestLink } from '../guest-link/guest-link.ts';
+import type { BoundedOutput } from '../process/bounded-output.ts';
+import type { SpawnedProcess } from '../process/spawn.ts';
+import { Execution } from './execution.ts';
+import type { LostReason, OutputSink, RunningExecution, Sandbox, ToolCall } from './port.ts';
+import { runTool, type Tool } from './tools/tool.ts';
+
+/** For the supervisor to end by itself after its input ended. */
+const EXIT_PATIENCE_MS = 300;
+/** A sandbox whose guest no longer speaks is killed, not waited for. */
+const BROKEN_LINK_PATIENCE_MS = 1_000;
+
+export interface SandboxParts {
+  id: string;
+  process: SpawnedProcess;
+  stderr: BoundedOutput;
+  link: GuestLink;
+  tools: Record<ToolName, Tool>;
+  host: SandboxHost;
+}
+
+/** What a sandbox needs of the host it lives on. */
+export interface SandboxHost {
+  usage(): CgroupUsage | undefined;
+  resetPeak(): void;
+  /** SIGKILL to everything in the sandbox's control group. */
+  kill(): void;
+  /** Removes what is left of the sandbox; called once, after its end. */
+  cleanUp(end: SandboxEnd): Promise<void>;
+}
+
+export interface SandboxEnd {
+  reason: LostReason;
+  exitCode: number | null;
+  /** Last line that runsc or the supervisor wrote to its standard error. */
+  lastLine(): string;
+}
+
+export class RunscSandbox implements Sandbox {
+  readonly id: string;
+  readonly lost: Promise<{ reason: LostReason }>;
+  readonly #parts: SandboxParts;
+  readonly #cleanedUp: Promise<void>;
+  readonly #executions = new Set<Execution>();
+  #destroying = false;
+  #lostReason: LostReason | undefined;
+  #lastUsage: CgroupUsage = { oomKills: 0, cpuMs: 0, peakMemoryBytes: 0 };
+
+  constructor(parts: SandboxParts) {
+    this.id = parts.id;
+    this.#parts = parts;
+    const ended = this.#watch();
+    this.lost = ended.then(({ reason }) => ({ reason }));
+    this.#cleanedUp = ended.then((end) => parts.host.cleanUp(end));
+    void this.#killWhenLinkBreaks();
+  }
+
+  execute(call: ToolCall, sink: OutputSink): RunningExecution {
+    const { host, tools } = this.#parts;
+    const execution = new Execution(
+      {
+        usage: () => this.#usage(),
+        resetPeak: () => host.resetPeak(),
+        abandon: () => void this.destroy(),
+      },
+      {
+        timeoutMs: call.timeoutMs,
+        sink,
+        run: (gatedSink) => runTool(tools[call.tool], call, gatedSink),
+      },
+    );
+    // A set and not a promise: a promise that lives as long as the sandbox would keep every execution alive.
+    this.#executions.add(execution);
+    void execution.finished.then(() => this.#executions.delete(execution));
+    if (this.#lostReason !== undefined) execution.sandboxLost(this.#lostReason);
+    return execution;
+  }
+
+  async destroy(): Promise<void> {
+    const { link, process, host } = this.#parts;
+    if (!this.#destroying) {
+      this.#destroying = true;
+      link.close();
+      await Promise.race([process.exited, wait(EXIT_PATIENCE_MS)]);
+      host.kill();
+      // runsc sees the end of the sentry it waits for; should it not, it goes itself.
+      await Promise.race([process.exited, wait(EXIT_PATIENCE_MS)]);
+      process.kill('SIGKILL');
+    }
+    await this.#cleanedUp;
+  }
+
+  /** Makes the tools ready in the background; a call that comes earlier waits for its own tool only. */
+  warm(): void {
+    for (const tool of Object.values(this.#parts.tools)) void tool.warm().catch(() => undefined);
+  }
+
+  async #watch(): Promise<SandboxEnd> {
+    const { process, stderr, link } = this.#parts;
+    const exit = await process.exited;
+    link.close();
+    // The control group is ours, so its counters outlive the sandbox. Only what is new in them counts.
+    const killsBefore = this.#lastUsage.oomKills;
+    const oom = this.#usage().oomKills > killsBefore;
+    const reason = this.#destroying ? 'destroyed' : oom ? 'oom' : 'crashed';
+    this.#lostReason = reason;
+    for (const execution of this.#executions) execution.sandboxLost(reason);
+    const lastLine = (): string => stderr.text().trim().split('\n').at(-1) ?? '';
+    return { reason, exitCode: exit.exitCode, lastLine };
+  }
+
+  /** What was read last stays the answer once the control group is gone. */
+  #usage(): CgroupUsage {
+    this.#lastUsage = this.#parts.host.usage() ?? this.#lastUsage;
+    return this.#lastUsage;
+  }
+
+  async #killWhenLinkBreaks(): Promise<void> {
+    const { link, process, host } = this.#parts;
+    await link.closed;
+    await Promise.race([process.exited, wait(BROKEN_LINK_PATIENCE_MS)]);
+    host.kill();
+  }
+}

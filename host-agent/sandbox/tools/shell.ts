@@ -1,0 +1,64 @@
+/** The shell tool: each call is a bash of its own that starts where the call before ended. */
+import { failure, success } from '../../../shared/errors.ts';
+import { ShellArgumentsSchema } from '../../../shared/tool.ts';
+import type { GuestResult } from '../../guest-link/failure.ts';
+import type { GuestLink } from '../../guest-link/guest-link.ts';
+import { type ShellCall, type ShellOutcome, ShellSpares, shellState } from '../../guest-link/shell.ts';
+import type { OutputSink } from '../port.ts';
+import type { KernelPlace } from './python.ts';
+import { guestFailureEnd, notRunning, type RunningTool, type Tool, type ToolEnd, toolEnd } from './tool.ts';
+
+/** From SIGINT to SIGKILL. At its deadline a command has had its time. */
+const GRACE_MS = { timeout: 0, interrupt: 2_000 } as const;
+
+export class ShellTool implements Tool {
+  readonly #spares: ShellSpares;
+
+  constructor(link: GuestLink, place: KernelPlace) {
+    this.#spares = new ShellSpares(link, {
+      state: shellState(place.cwd, place.environment),
+      home: place.cwd,
+    });
+  }
+
+  async warm(): Promise<void> {
+    await this.#spares.fill();
+  }
+
+  run(argumentsJson: unknown, sink: OutputSink): RunningTool {
+    const { command } = ShellArgumentsSchema.parse(argumentsJson);
+    const started = this.#spares.run({ command, onOutput: sink, stdin: 'open' });
+    return {
+      ended: shellEnd(started),
+      writeStdin: async (bytes, eof) => {
+        const call = await started;
+        if (!call.ok) return notRunning();
+        if (bytes.length > 0) {
+          const written = await call.value.writeStdin(bytes);
+          if (!written.ok) return failure('execution_not_running', written.failure.message);
+        }
+        if (eof) call.value.closeStdin();
+        return success(null);
+      },
+      stop: async (cause) => {
+        const call = await started;
+        if (call.ok) await call.value.stop(GRACE_MS[cause]);
+      },
+    };
+  }
+}
+
+async function shellEnd(started: Promise<GuestResult<ShellCall>>): Promise<ToolEnd> {
+  const call = await started;
+  if (!call.ok) return guestFailureEnd(call.failure);
+  const outcome = await call.value.outcome;
+  return outcome.ok ? endOf(outcome.value) : guestFailureEnd(outcome.failure);
+}
+
+function endOf(outcome: ShellOutcome): ToolEnd {
+  return toolEnd({
+    status: outcome.exitCode === 0 ? 'succeeded' : 'failed',
+    exitCode: outcome.exitCode,
+    signal: outcome.signal,
+  });
+}
