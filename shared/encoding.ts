@@ -4,7 +4,8 @@ import { base64url } from 'jose';
 const encoder = new TextEncoder();
 
 export function utf8(text: string): Uint8Array<ArrayBuffer> {
-  return encoder.encode(text);
+  // Its bytes never are shared memory, which the types of some platforms leave open.
+  return encoder.encode(text) as Uint8Array<ArrayBuffer>;
 }
 
 export function toBase64Url(bytes: Uint8Array): string {

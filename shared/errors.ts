@@ -13,6 +13,11 @@ export const ERRORS = {
   // Who asks
   unauthenticated: { status: 401, retryable: false, reason: 'no valid bearer token' },
   insufficient_scope: { status: 403, retryable: false, reason: 'the token lacks a scope' },
+  issuer_unavailable: {
+    status: 503,
+    retryable: true,
+    reason: 'the keys of the token issuer cannot be had',
+  },
   forbidden: { status: 403, retryable: false, reason: 'this kind of token may not use this route' },
   // Limits
   rate_limited: { status: 429, retryable: true, reason: 'the tenant sends requests faster than its rate' },

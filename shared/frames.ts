@@ -210,7 +210,7 @@ export function decodeFrame<Header>(
   if (headerEnd > bytes.length) return failure('protocol_violation', 'the header is longer than the frame');
   let json: unknown;
   try {
-    json = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(2, headerEnd)));
+    json = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes.subarray(2, headerEnd)));
   } catch {
     return failure('protocol_violation', 'the header is not JSON in UTF-8');
   }

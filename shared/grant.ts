@@ -111,7 +111,7 @@ export async function verifyGrant(
   let payload: unknown;
   try {
     const verified = await compactVerify(token, key, { algorithms: [GRANT_ALGORITHM] });
-    payload = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(verified.payload));
+    payload = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(verified.payload));
   } catch {
     return invalid('the signature does not verify');
   }

@@ -109,7 +109,7 @@ export function readReceipt(
   let parsed: unknown;
   let text: string;
   try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(payload);
+    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload);
     parsed = JSON.parse(text);
   } catch {
     return refuse('payload_malformed', 'the payload is not JSON');

@@ -1,14 +1,15 @@
 /** The bindings of the Worker. Text bindings hold JSON or keys; they are parsed once in `configuration.ts`. */
-import type { HostObject } from './objects/host/object.ts';
-import type { PoolObject } from './objects/pool/object.ts';
-import type { SessionObject } from './objects/session/object.ts';
-import type { TenantObject } from './objects/tenant/object.ts';
+import type { HostPort } from './objects/host/port.ts';
+import type { ObjectNamespace } from './objects/namespace.ts';
+import type { PoolPort } from './objects/pool/port.ts';
+import type { SessionPort } from './objects/session/port.ts';
+import type { TenantPort } from './objects/tenant/port.ts';
 
 export interface Env {
-  SESSION: DurableObjectNamespace<SessionObject>;
-  HOST: DurableObjectNamespace<HostObject>;
-  POOL: DurableObjectNamespace<PoolObject>;
-  TENANT: DurableObjectNamespace<TenantObject>;
+  SESSION: ObjectNamespace<SessionPort>;
+  HOST: ObjectNamespace<HostPort>;
+  POOL: ObjectNamespace<PoolPort>;
+  TENANT: ObjectNamespace<TenantPort>;
   /** Origin of this edge, `iss` of its grants, for example `https://sandgate.example.com`. */
   EDGE_ORIGIN: string;
   /** JSON array of issuers: `{issuer, audience, jwks?: {keys}, jwks_url?, algorithms, tenant_claim}`. */

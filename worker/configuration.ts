@@ -1,0 +1,163 @@
+/** What the bindings say, parsed and with its keys imported: once per isolate. */
+import * as z from 'zod';
+import {
+  importPrivateKey,
+  importPublicKey,
+  keyIdOf,
+  PrivateJwkSchema,
+  type PublicJwk,
+  publicPart,
+} from '../shared/ed25519.ts';
+import { fromBase64Url } from '../shared/encoding.ts';
+import { Sha256Schema } from '../shared/ids.ts';
+import { type KeySet, signKeySet } from '../shared/key-set.ts';
+import type { Env } from './env.ts';
+import { type Issuer, IssuersSchema, isLoopbackHttp, issuerOf } from './identity/issuer.ts';
+
+export interface SigningKey {
+  keyId: string;
+  privateKey: CryptoKey;
+  publicKey: CryptoKey;
+  publicJwk: PublicJwk;
+}
+
+export interface Configuration {
+  /** Origin of this edge: issuer of grants, and the resource that access tokens are for. */
+  origin: string;
+  issuers: ReadonlyMap<string, Issuer>;
+  root: SigningKey;
+  grant: SigningKey;
+  receipt: SigningKey;
+  keySet: KeySet;
+  /** The key set as a JWS by the root key. */
+  signedKeySet: string;
+  /** Key of the tags in session ids. */
+  tagKey: CryptoKey;
+  operatorTokenSha256: string;
+  tenantRequestsPerMinute: number;
+}
+
+/** Names the binding that is wrong, never its value: bindings hold secrets. */
+export class ConfigurationError extends Error {
+  override name = 'ConfigurationError';
+}
+
+const cache = new WeakMap<Env, Promise<Configuration>>();
+
+/** The configuration of this isolate. A broken one is logged once and refuses every caller. */
+export function configurationOf(env: Env): Promise<Configuration> {
+  const known = cache.get(env);
+  if (known !== undefined) return known;
+  const reading = readConfiguration(env);
+  cache.set(env, reading);
+  reading.catch((error: unknown) => {
+    const detail = error instanceof ConfigurationError ? error.message : 'unexpected failure';
+    console.error(JSON.stringify({ level: 'error', event: 'configuration_broken', detail }));
+  });
+  return reading;
+}
+
+const TextBindingsSchema = z.object({
+  EDGE_ORIGIN: z.string().refine(isOrigin, 'must be an https origin, or http on a loopback address'),
+  ISSUERS: z.string(),
+  EDGE_ROOT_KEY: z.string(),
+  GRANT_KEY: z.string(),
+  RECEIPT_KEY: z.string(),
+  KEY_SET_VERSION: z.string().regex(/^[1-9]\d{0,8}$/, 'must be a whole number from 1'),
+  ID_SECRET: z.string(),
+  OPERATOR_TOKEN_SHA256: Sha256Schema,
+  TENANT_REQUESTS_PER_MINUTE: z.string().regex(/^[1-9]\d{0,6}$/, 'must be a whole number from 1'),
+});
+
+export async function readConfiguration(env: Env): Promise<Configuration> {
+  const texts = parseBinding('', TextBindingsSchema, env);
+  const origin = texts.EDGE_ORIGIN;
+  const [root, grant, receipt] = await Promise.all([
+    signingKey('EDGE_ROOT_KEY', texts.EDGE_ROOT_KEY),
+    signingKey('GRANT_KEY', texts.GRANT_KEY),
+    signingKey('RECEIPT_KEY', texts.RECEIPT_KEY),
+  ]);
+  if (new Set([root.keyId, grant.keyId, receipt.keyId]).size < 3) {
+    throw new ConfigurationError('EDGE_ROOT_KEY, GRANT_KEY and RECEIPT_KEY must be three different keys');
+  }
+  const keySet: KeySet = {
+    iss: origin,
+    version: Number(texts.KEY_SET_VERSION),
+    grant_keys: [undated(grant)],
+    receipt_keys: [undated(receipt)],
+  };
+  return {
+    origin,
+    issuers: await readIssuers(texts.ISSUERS, origin),
+    root,
+    grant,
+    receipt,
+    keySet,
+    signedKeySet: await signKeySet(keySet, root),
+    tagKey: await readTagKey(texts.ID_SECRET),
+    operatorTokenSha256: texts.OPERATOR_TOKEN_SHA256,
+    tenantRequestsPerMinute: Number(texts.TENANT_REQUESTS_PER_MINUTE),
+  };
+}
+
+async function readIssuers(text: string, origin: string): Promise<ReadonlyMap<string, Issuer>> {
+  const entries = parseBinding('ISSUERS', IssuersSchema, parseJson('ISSUERS', text));
+  const issuers = new Map<string, Issuer>();
+  for (const entry of entries) {
+    if (issuers.has(entry.issuer)) throw new ConfigurationError(`ISSUERS names ${entry.issuer} twice`);
+    const issuer = await issuerOf(entry, { plainHttp: isLoopbackHttp(new URL(origin)) });
+    if (!issuer.ok) throw new ConfigurationError(`ISSUERS: ${entry.issuer}: ${issuer.detail}`);
+    issuers.set(entry.issuer, issuer.value);
+  }
+  return issuers;
+}
+
+async function signingKey(binding: string, text: string): Promise<SigningKey> {
+  const jwk = parseBinding(binding, PrivateJwkSchema, parseJson(binding, text));
+  const publicJwk = publicPart({ ...jwk, kid: await keyIdOf(jwk) });
+  const imported = await importPublicKey(publicJwk);
+  if (imported === undefined) throw new ConfigurationError(`${binding} is not a usable Ed25519 key`);
+  const privateKey = await importPrivateKey(jwk).catch(() => undefined);
+  if (privateKey === undefined || !(await areOnePair(privateKey, imported.key))) {
+    throw new ConfigurationError(`${binding}: the public part does not belong to the private part`);
+  }
+  return { keyId: await keyIdOf(jwk), privateKey, publicKey: imported.key, publicJwk };
+}
+
+async function areOnePair(privateKey: CryptoKey, publicKey: CryptoKey): Promise<boolean> {
+  const message = new Uint8Array(32);
+  const signature = await crypto.subtle.sign('Ed25519', privateKey, message);
+  return crypto.subtle.verify('Ed25519', publicKey, signature, message);
+}
+
+async function readTagKey(text: string): Promise<CryptoKey> {
+  const secret = fromBase64Url(text);
+  if (secret?.length !== 32) throw new ConfigurationError('ID_SECRET must be 32 bytes in base64url');
+  return crypto.subtle.importKey('raw', secret, { name: 'HMAC', hash: 'SHA-256' }, false, ['sign']);
+}
+
+function undated(key: SigningKey): KeySet['grant_keys'][number] {
+  return { kid: key.keyId, jwk: key.publicJwk, not_before: null, not_after: null, revoked_at: null };
+}
+
+function parseJson(binding: string, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new ConfigurationError(`${binding} is not JSON`);
+  }
+}
+
+function parseBinding<T>(binding: string, schema: z.ZodType<T>, value: unknown): T {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const issue = parsed.error.issues[0];
+  const path = [binding, ...(issue?.path ?? [])].filter((part) => part !== '').join('.');
+  throw new ConfigurationError(`${path}: ${issue?.message ?? 'wrong'}`);
+}
+
+function isOrigin(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const url = new URL(text);
+  return url.origin === text && (url.protocol === 'https:' || isLoopbackHttp(url));
+}

@@ -1,0 +1,112 @@
+/** Access tokens by the profile of RFC 9068: verified against the configured issuers, giving the principal. */
+import { errors, jwtVerify } from 'jose';
+import * as z from 'zod';
+import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
+import { TenantSchema } from '../../shared/ids.ts';
+import { MAX_CLOCK_SKEW_S } from '../../shared/limits.ts';
+import { decodeToken } from './compact-token.ts';
+import type { Issuer } from './issuer.ts';
+import type { TenantPrincipal } from './principal.ts';
+import type { VerificationKey } from './verification-key.ts';
+
+export const MAX_TOKEN_LIFETIME_S = 86_400;
+const REQUIRED_CLAIMS = ['iss', 'sub', 'aud', 'exp', 'iat', 'jti', 'client_id'];
+
+export interface TokenPolicy {
+  issuers: ReadonlyMap<string, Issuer>;
+  nowMs: number;
+  waitUntil: (promise: Promise<unknown>) => void;
+}
+
+export async function verifyAccessToken(
+  token: string,
+  policy: TokenPolicy,
+): Promise<Outcome<TenantPrincipal>> {
+  const decoded = decodeToken(token);
+  if (!decoded.ok) return decoded;
+  const { header, claims } = decoded.value;
+  const issuer = typeof claims.iss === 'string' ? policy.issuers.get(claims.iss) : undefined;
+  if (issuer === undefined) return refuse('iss is not an issuer of this edge');
+  if (!issuer.algorithms.has(header.alg)) return refuse('alg is not one of the issuer');
+  const lookup = await issuer.keys.keyFor(header.kid, policy.waitUntil);
+  if (lookup.found === 'unavailable') {
+    return failure('issuer_unavailable', 'the keys of the issuer could not be fetched', {
+      retry_after_s: 5,
+    });
+  }
+  if (lookup.found === 'unknown') return refuse('kid is not a key of the issuer');
+  if (!lookup.key.algorithms.includes(header.alg)) return refuse('alg is not the one of the key');
+  const forged = await verifySignatureAndTimes(token, lookup.key, issuer, policy.nowMs);
+  return forged ?? principalOf(claims, issuer);
+}
+
+async function verifySignatureAndTimes(
+  token: string,
+  key: VerificationKey,
+  issuer: Issuer,
+  nowMs: number,
+): Promise<Failure | undefined> {
+  try {
+    await jwtVerify(token, key.key, {
+      algorithms: [...key.algorithms],
+      issuer: issuer.issuer,
+      audience: issuer.audience,
+      typ: 'at+jwt',
+      requiredClaims: REQUIRED_CLAIMS,
+      clockTolerance: MAX_CLOCK_SKEW_S,
+      // Also what makes jose refuse an iat in the future.
+      maxTokenAge: MAX_TOKEN_LIFETIME_S,
+      currentDate: new Date(nowMs),
+    });
+    return undefined;
+  } catch (error: unknown) {
+    if (error instanceof errors.JWTExpired) return refuse('the token is expired');
+    if (error instanceof errors.JWTClaimValidationFailed) {
+      return refuse(`the claim ${error.claim} is missing or does not hold`);
+    }
+    if (error instanceof errors.JOSEError) return refuse('the signature does not verify');
+    throw error;
+  }
+}
+
+/** Without control characters: subjects go into logs, grants and names of objects. */
+const Name = z
+  .string()
+  .min(1)
+  .max(255)
+  .regex(/^[^\p{Cc}\p{Zl}\p{Zp}\p{Cs}]+$/u);
+
+const ClaimsSchema = z.object({
+  iat: z.number(),
+  exp: z.number(),
+  /** RFC 9068 allows several; a token for several services is one that each of them could replay at the others. */
+  aud: z.string(),
+  sub: Name,
+  client_id: Name,
+  jti: Name,
+  scope: z.string().max(2_048).default(''),
+});
+
+function principalOf(input: Record<string, unknown>, issuer: Issuer): Outcome<TenantPrincipal> {
+  const claims = ClaimsSchema.safeParse(input);
+  if (!claims.success) {
+    return refuse(`the claim ${String(claims.error.issues[0]?.path[0])} does not have its form`);
+  }
+  const { iat, exp, sub, client_id, scope } = claims.data;
+  if (exp - iat > MAX_TOKEN_LIFETIME_S) {
+    return refuse(`the token must live for at most ${MAX_TOKEN_LIFETIME_S} s`);
+  }
+  const tenant = TenantSchema.safeParse(
+    Object.hasOwn(input, issuer.tenantClaim) ? input[issuer.tenantClaim] : undefined,
+  );
+  if (!tenant.success) return refuse(`the claim ${issuer.tenantClaim} is not the name of a tenant`);
+  if (issuer.tenants !== null && !issuer.tenants.has(tenant.data)) {
+    return refuse(`the claim ${issuer.tenantClaim} is not a tenant of the issuer`);
+  }
+  const scopes = new Set(scope.split(' ').filter((name) => name !== ''));
+  return success({ kind: 'tenant', tenant: tenant.data, subject: sub, client: client_id, scopes });
+}
+
+function refuse(detail: string): Failure {
+  return failure('unauthenticated', detail);
+}

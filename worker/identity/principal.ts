@@ -1,0 +1,16 @@
+/** Who makes a request, as a verified token says. */
+export interface TenantPrincipal {
+  kind: 'tenant';
+  tenant: string;
+  subject: string;
+  /** OAuth client that the token was issued to. */
+  client: string;
+  scopes: ReadonlySet<string>;
+}
+
+/** The operator of this edge: enrols hosts, and has no tenant. */
+export interface OperatorPrincipal {
+  kind: 'operator';
+}
+
+export type Principal = TenantPrincipal | OperatorPrincipal;

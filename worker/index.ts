@@ -1,0 +1,9 @@
+/** The Worker: the gateway's app, and the classes of its objects. */
+import { createApp } from './app.ts';
+
+export { HostObject } from './objects/host/object.ts';
+export { PoolObject } from './objects/pool/object.ts';
+export { SessionObject } from './objects/session/object.ts';
+export { TenantObject } from './objects/tenant/object.ts';
+
+export default createApp();

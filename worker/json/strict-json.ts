@@ -1,0 +1,190 @@
+/**
+ * JSON as RFC 8259 has it, and less: bounded depth, no key twice, no `__proto__`, no integer that a double would
+ * round. `JSON.parse` lets all of these through, and two readers of one text would then see different values.
+ */
+
+export interface JsonBounds {
+  maxDepth: number;
+  /** Members and elements of the whole text. */
+  maxValues: number;
+}
+
+export interface JsonFault {
+  ok: false;
+  kind: 'syntax' | 'bounds' | 'key' | 'number';
+  expected: string;
+  /** Path of the value that holds the fault, for example `arguments.items.3`. */
+  path: string;
+  /** UTF-16 offset from 0. */
+  position: number;
+}
+
+export type StrictJson = { ok: true; value: unknown } | JsonFault;
+
+export function parseStrictJson(text: string, bounds: JsonBounds): StrictJson {
+  const scanner = new Scanner(text, bounds);
+  try {
+    scanner.document();
+  } catch (error: unknown) {
+    if (error instanceof Fault) return { ...error.fault, ok: false };
+    throw error;
+  }
+  return { ok: true, value: JSON.parse(text) };
+}
+
+/** Line and column, both from 1, of an offset. */
+export function lineAndColumn(text: string, position: number): { line: number; column: number } {
+  const before = text.slice(0, position);
+  const line = before.split('\n').length;
+  return { line, column: position - before.lastIndexOf('\n') };
+}
+
+class Fault extends Error {
+  readonly fault: Omit<JsonFault, 'ok'>;
+
+  constructor(fault: Omit<JsonFault, 'ok'>) {
+    super(fault.expected);
+    this.fault = fault;
+  }
+}
+
+// Sticky patterns let the engine skip long strings at native speed.
+const WHITESPACE = /[ \t\n\r]*/y;
+// Everything from the space on but the quote and the backslash.
+const PLAIN_CHARACTERS = /[ !#-[\]-\uffff]*/y;
+const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
+const NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
+const LITERAL = /true|false|null/y;
+
+class Scanner {
+  readonly #text: string;
+  readonly #bounds: JsonBounds;
+  readonly #path: (string | number)[] = [];
+  #at = 0;
+  #values = 0;
+
+  constructor(text: string, bounds: JsonBounds) {
+    this.#text = text;
+    this.#bounds = bounds;
+  }
+
+  document(): void {
+    this.#skip(WHITESPACE);
+    this.#value(0);
+    this.#skip(WHITESPACE);
+    if (this.#at < this.#text.length) this.#fail('syntax', 'the end of the text');
+  }
+
+  #value(depth: number): void {
+    this.#values += 1;
+    if (this.#values > this.#bounds.maxValues) {
+      this.#fail('bounds', `at most ${this.#bounds.maxValues} values`);
+    }
+    const first = this.#text[this.#at];
+    if (first === '{' || first === '[') {
+      if (depth >= this.#bounds.maxDepth) {
+        this.#fail('bounds', `at most ${this.#bounds.maxDepth} levels of nesting`);
+      }
+      if (first === '{') this.#object(depth + 1);
+      else this.#array(depth + 1);
+    } else if (first === '"') this.#string();
+    else if (first === '-' || (first !== undefined && first >= '0' && first <= '9')) this.#number();
+    else if (this.#skip(LITERAL) === '') this.#fail('syntax', 'a JSON value');
+  }
+
+  #object(depth: number): void {
+    const seen = new Set<string>();
+    this.#at += 1;
+    this.#skip(WHITESPACE);
+    if (this.#text[this.#at] === '}') {
+      this.#at += 1;
+      return;
+    }
+    for (;;) {
+      if (this.#text[this.#at] !== '"') this.#fail('syntax', 'a key in double quotes');
+      const keyAt = this.#at;
+      const key = this.#string();
+      if (seen.has(key)) this.#fail('key', `the key ${JSON.stringify(key.slice(0, 64))} once`, keyAt);
+      if (key === '__proto__') this.#fail('key', 'another key than __proto__', keyAt);
+      seen.add(key);
+      this.#skip(WHITESPACE);
+      this.#character(':', '":"');
+      this.#path.push(key);
+      this.#skip(WHITESPACE);
+      this.#value(depth);
+      this.#path.pop();
+      if (this.#endOf('}', '"," or "}"')) return;
+    }
+  }
+
+  #array(depth: number): void {
+    this.#at += 1;
+    this.#skip(WHITESPACE);
+    if (this.#text[this.#at] === ']') {
+      this.#at += 1;
+      return;
+    }
+    for (let index = 0; ; index += 1) {
+      this.#path.push(index);
+      this.#value(depth);
+      this.#path.pop();
+      if (this.#endOf(']', '"," or "]"')) return;
+    }
+  }
+
+  /** After a member: whether the container closed; else the comma is behind us. */
+  #endOf(close: string, expected: string): boolean {
+    this.#skip(WHITESPACE);
+    const next = this.#text[this.#at];
+    if (next !== close && next !== ',') this.#fail('syntax', expected);
+    this.#at += 1;
+    if (next === close) return true;
+    this.#skip(WHITESPACE);
+    return false;
+  }
+
+  #string(): string {
+    const start = this.#at;
+    this.#at += 1;
+    let plain = true;
+    for (;;) {
+      this.#skip(PLAIN_CHARACTERS);
+      const next = this.#text[this.#at];
+      if (next === '"') break;
+      if (next !== '\\' || this.#skip(ESCAPE) === '') {
+        this.#fail('syntax', next === undefined ? 'the end of the string' : 'a valid character or escape');
+      }
+      plain = false;
+    }
+    this.#at += 1;
+    if (plain) return this.#text.slice(start + 1, this.#at - 1);
+    return String(JSON.parse(this.#text.slice(start, this.#at)));
+  }
+
+  #number(): void {
+    const start = this.#at;
+    const digits = this.#skip(NUMBER);
+    if (digits === '') this.#fail('syntax', 'a number');
+    const number = Number(digits);
+    if (!Number.isFinite(number)) this.#fail('number', 'a number within the range of a double', start);
+    if (/^-?\d+$/.test(digits) && !Number.isSafeInteger(number)) {
+      this.#fail('number', 'an integer within ±(2^53 - 1); send larger ones as strings', start);
+    }
+  }
+
+  #character(character: string, expected: string): void {
+    if (this.#text[this.#at] !== character) this.#fail('syntax', expected);
+    this.#at += 1;
+  }
+
+  #skip(pattern: RegExp): string {
+    pattern.lastIndex = this.#at;
+    const match = pattern.exec(this.#text)?.[0] ?? '';
+    this.#at += match.length;
+    return match;
+  }
+
+  #fail(kind: JsonFault['kind'], expected: string, position = this.#at): never {
+    throw new Fault({ kind, expected, position, path: this.#path.join('.') });
+  }
+}

@@ -1,0 +1,50 @@
+/** Upgrades of both links: certificate, headers and session tag are checked here, before any object wakes. */
+import { type Failure, failure } from '../../shared/errors.ts';
+import { LINK_HEADERS, ROUTES } from '../../shared/host-api.ts';
+import { isSessionIdOf, TenantSchema } from '../../shared/ids.ts';
+import { type Configuration, configurationOf } from '../configuration.ts';
+import type { Env } from '../env.ts';
+import { sessionObjectName } from '../objects/session-name.ts';
+import { readCertificate } from './certificate.ts';
+import { type HostIdentity, internalUpgrade } from './identity.ts';
+
+/** Serves `GET` of the two link routes. A failure is rendered by the caller. */
+export async function routeLink(request: Request, env: Env): Promise<Response | Failure> {
+  if (request.headers.get('upgrade')?.toLowerCase() !== 'websocket') {
+    return failure('invalid_request', 'a WebSocket upgrade was expected', {
+      violations: [{ path: 'header.Upgrade', expected: 'websocket' }],
+    });
+  }
+  const configuration = await configurationOf(env);
+  const host = await readCertificate(request.headers.get(LINK_HEADERS.certificate), configuration);
+  if (!host.ok) return host;
+  switch (new URL(request.url).pathname) {
+    case ROUTES.controlLink:
+      return env.HOST.getByName(host.value.hostId).fetch(internalUpgrade(host.value));
+    case ROUTES.sessionLink:
+      return sessionLink(request.headers, host.value, { configuration, env });
+    default:
+      return failure('not_found', 'no such link');
+  }
+}
+
+async function sessionLink(
+  headers: Headers,
+  host: HostIdentity,
+  { configuration, env }: { configuration: Configuration; env: Env },
+): Promise<Response | Failure> {
+  const sessionId = headers.get(LINK_HEADERS.sessionId) ?? '';
+  const tenant = TenantSchema.safeParse(headers.get(LINK_HEADERS.tenant)).data;
+  const epoch = Number(headers.get(LINK_HEADERS.epoch));
+  if (tenant === undefined || !(await isSessionIdOf(configuration.tagKey, tenant, sessionId))) {
+    return failure('not_found', 'no such session');
+  }
+  if (!Number.isSafeInteger(epoch) || epoch < 1) {
+    return failure('invalid_request', 'the epoch is missing or wrong', {
+      violations: [{ path: `header.${LINK_HEADERS.epoch}`, expected: 'a whole number from 1' }],
+    });
+  }
+  return env.SESSION.getByName(sessionObjectName(tenant, sessionId)).fetch(
+    internalUpgrade({ ...host, tenant, sessionId, epoch }),
+  );
+}

@@ -1,0 +1,14 @@
+/** What every handler of the app finds in its context. */
+import type { Env } from '../env.ts';
+import type { RateState } from './admission.ts';
+
+export interface AppEnvironment {
+  Bindings: Env;
+  Variables: {
+    requestId: string;
+    /** Epoch milliseconds at which the request came in. */
+    receivedMs: number;
+    /** The tenant's request budget, once the caller is known. */
+    rate?: RateState;
+  };
+}

@@ -1,0 +1,20 @@
+/** A failure on its way to the one place that renders it, with headers that its answer needs. */
+import type { Failure, Outcome } from '../../shared/errors.ts';
+
+export class Refusal extends Error {
+  override name = 'Refusal';
+  readonly failure: Failure;
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(failure: Failure, headers: Readonly<Record<string, string>> = {}) {
+    super(failure.detail);
+    this.failure = failure;
+    this.headers = headers;
+  }
+}
+
+/** The value of an outcome; a failure leaves the request's road here. */
+export function unwrap<T>(outcome: Outcome<T>): T {
+  if (outcome.ok) return outcome.value;
+  throw new Refusal(outcome);
+}

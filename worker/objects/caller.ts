@@ -1,0 +1,5 @@
+/** Who asks: from the verified access token only. */
+export interface Caller {
+  tenant: string;
+  subject: string;
+}

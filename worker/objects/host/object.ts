@@ -1,0 +1,296 @@
+/** The host object: the control link of one host, its liveness, and commands for sessions without a link. */
+import { DurableObject } from 'cloudflare:workers';
+import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import {
+  type ControlLinkUp,
+  ControlLinkUpSchema,
+  decodeFrame,
+  encodeFrame,
+  PING_TEXT,
+  PONG_TEXT,
+  PROTOCOL_VERSION,
+} from '../../../shared/frames.ts';
+import { MAX_FRAME_BYTES } from '../../../shared/limits.ts';
+import { isErrorCode } from '../../../shared/problem.ts';
+import { configurationOf } from '../../configuration.ts';
+import type { Env } from '../../env.ts';
+import { HostIdentitySchema, readIdentity } from '../../links/identity.ts';
+import { commandFrames } from '../command-frames.ts';
+import { CLOSE, isProof, newChallenge } from '../link-proof.ts';
+import { logInfo, logWarning, messageOf } from '../log.ts';
+import type { HostReport } from '../pool/port.ts';
+import { sessionObjectName } from '../session-name.ts';
+import { type ControlSocketState, NOTHING_REPORTED, readSocket, writeSocket } from './control-socket.ts';
+import { livenessOf } from './liveness.ts';
+import { isWorthReporting } from './load-report.ts';
+import type { ControlCommand, HostPort, HostStatus } from './port.ts';
+import { HostStore, type SessionRow } from './store.ts';
+
+/** What a host signs for on this link. */
+const PURPOSE = 'control';
+/** Set before an alarm works, so that one that fails is tried again. */
+const ALARM_RETRY_MS = 10_000;
+const NOTICES_AT_ONCE = 16;
+
+export class HostObject extends DurableObject<Env> implements HostPort {
+  readonly #store: HostStore;
+  readonly #handled = new WeakMap<WebSocket, Promise<void>>();
+
+  constructor(ctx: DurableObjectState, env: Env) {
+    super(ctx, env);
+    this.#store = new HostStore(ctx.storage);
+    ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING_TEXT, PONG_TEXT));
+  }
+
+  override async fetch(request: Request): Promise<Response> {
+    const identity = readIdentity(request, HostIdentitySchema);
+    if (identity === undefined) return new Response(null, { status: 400 });
+    const { 0: client, 1: server } = new WebSocketPair();
+    this.ctx.acceptWebSocket(server);
+    const { nonce, frame } = newChallenge();
+    writeSocket(server, {
+      ...identity,
+      phase: 'challenged',
+      nonce,
+      epoch: 0,
+      linkedAtMs: 0,
+      reported: NOTHING_REPORTED,
+    });
+    server.send(frame);
+    return new Response(null, { status: 101, webSocket: client });
+  }
+
+  /** One frame after the other: `hello` comes right behind a proof that takes time to check. */
+  override async webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): Promise<void> {
+    const before = this.#handled.get(socket) ?? Promise.resolve();
+    const handled = before.then(() => this.#receive(socket, message));
+    this.#handled.set(socket, handled);
+    await handled;
+  }
+
+  async #receive(socket: WebSocket, message: string | ArrayBuffer): Promise<void> {
+    const state = readSocket(socket);
+    if (state === undefined || typeof message === 'string') return this.#violation(socket, 'a text message');
+    if (message.byteLength > MAX_FRAME_BYTES) return socket.close(CLOSE.tooBig, 'frame too big');
+    const frame = decodeFrame(message, ControlLinkUpSchema);
+    if (!frame.ok) return this.#violation(socket, frame.detail);
+    try {
+      await this.#handle(socket, state, frame.value.header);
+    } catch (error: unknown) {
+      logWarning('control_frame_failed', { host_id: state.hostId, detail: messageOf(error) });
+    }
+  }
+
+  async #handle(socket: WebSocket, state: ControlSocketState, frame: ControlLinkUp): Promise<void> {
+    if (frame.type === 'proof') return this.#proof(socket, state, frame.signature);
+    if (frame.type === 'hello') return this.#hello(socket, state, frame);
+    if (state.phase !== 'linked') return this.#violation(socket, `${frame.type} before hello`);
+    switch (frame.type) {
+      case 'load':
+        return this.#load(socket, state, frame);
+      case 'refused': {
+        const code = isErrorCode(frame.code) ? frame.code : 'sandbox_failed';
+        const notice = { hostId: state.hostId, epoch: frame.epoch, code, detail: frame.detail };
+        return this.#session(frame).attachRefused(notice);
+      }
+      case 'destroyed':
+        return this.#session(frame).sandboxDestroyed({ hostId: state.hostId, epoch: frame.epoch });
+    }
+  }
+
+  async #proof(socket: WebSocket, state: ControlSocketState, signature: string): Promise<void> {
+    const { origin } = await configurationOf(this.env);
+    const proved =
+      state.phase === 'challenged' && (await isProof(signature, { ...state, origin, purpose: PURPOSE }));
+    if (!proved) return this.#violation(socket, 'the proof does not verify');
+    writeSocket(socket, { ...state, phase: 'proved' });
+  }
+
+  async #hello(
+    socket: WebSocket,
+    state: ControlSocketState,
+    hello: Extract<ControlLinkUp, { type: 'hello' }>,
+  ): Promise<void> {
+    if (state.phase !== 'proved' || hello.host_id !== state.hostId || hello.protocol !== PROTOCOL_VERSION) {
+      return this.#violation(socket, 'hello out of order, of another host or protocol');
+    }
+    const nowMs = Date.now();
+    const epoch = this.#store.beginEpoch(state);
+    for (const other of this.ctx.getWebSockets()) {
+      if (other !== socket && readSocket(other)?.phase === 'linked') other.close(CLOSE.normal, 'replaced');
+    }
+    const { sandboxes: capacity } = hello.capacity;
+    const reported = { atMs: nowMs, sandboxes: 0, capacity, degraded: false };
+    writeSocket(socket, { ...state, phase: 'linked', epoch, linkedAtMs: nowMs, reported });
+    const { signedKeySet } = await configurationOf(this.env);
+    socket.send(encodeFrame({ type: 'welcome', key_set: signedKeySet, epoch }));
+    logInfo('host_connected', { host_id: state.hostId, epoch, agent_version: hello.agent_version });
+    await this.#watch(nowMs);
+    await this.#report(state, { state: 'connected', ...reported, images: hello.images, lastSeenAtMs: nowMs });
+  }
+
+  async #load(
+    socket: WebSocket,
+    state: ControlSocketState,
+    frame: Extract<ControlLinkUp, { type: 'load' }>,
+  ): Promise<void> {
+    const nowMs = Date.now();
+    const load = {
+      sandboxes: frame.sandboxes,
+      capacity: frame.capacity.sandboxes,
+      degraded: frame.degraded,
+    };
+    if (!isWorthReporting(load, state.reported, nowMs)) return;
+    writeSocket(socket, { ...state, reported: { ...load, atMs: nowMs } });
+    await this.#report(state, { state: 'connected', ...load, images: null, lastSeenAtMs: nowMs });
+  }
+
+  async attach(command: ControlCommand): Promise<Outcome<null>> {
+    const socket = this.#linked();
+    if (socket === undefined) return failure('no_host_available', 'the host is not connected');
+    this.#store.addSession({ tenant: command.tenant, session_id: command.sessionId });
+    return this.#send(socket, command);
+  }
+
+  async destroy(command: ControlCommand): Promise<Outcome<null>> {
+    const socket = this.#linked();
+    if (socket === undefined) return failure('no_host_available', 'the host is not connected');
+    return this.#send(socket, command);
+  }
+
+  async forget(session: { tenant: string; sessionId: string }): Promise<void> {
+    this.#store.removeSession({ tenant: session.tenant, session_id: session.sessionId });
+  }
+
+  async status(): Promise<HostStatus> {
+    const socket = this.#linked();
+    const linkedAtMs = socket === undefined ? undefined : readSocket(socket)?.linkedAtMs;
+    return {
+      connected: linkedAtMs !== undefined,
+      connectedForMs: linkedAtMs === undefined ? null : Date.now() - linkedAtMs,
+    };
+  }
+
+  override async webSocketClose(socket: WebSocket): Promise<void> {
+    await this.#disconnected(socket);
+  }
+
+  override async webSocketError(socket: WebSocket): Promise<void> {
+    await this.#disconnected(socket);
+  }
+
+  async #disconnected(socket: WebSocket): Promise<void> {
+    const state = readSocket(socket);
+    const record = this.#store.host();
+    // A socket that was replaced says nothing about the host.
+    if (state?.phase !== 'linked' || record === undefined || state.epoch < record.epoch) return;
+    const nowMs = Date.now();
+    this.#store.setDisconnected(nowMs);
+    this.#store.setState('suspect');
+    logInfo('host_disconnected', { host_id: state.hostId, epoch: state.epoch });
+    await this.#watch(nowMs);
+    await this.#report(state, {
+      state: 'suspect',
+      ...state.reported,
+      images: null,
+      lastSeenAtMs: nowMs,
+    });
+  }
+
+  override async alarm(): Promise<void> {
+    const record = this.#store.host();
+    if (record === undefined) return;
+    const nowMs = Date.now();
+    await this.ctx.storage.setAlarm(nowMs + ALARM_RETRY_MS);
+    const next = record.state === 'dead' ? null : await this.#watch(nowMs);
+    if (next === null && !(await this.#tellSessions(record.host_id))) await this.ctx.storage.deleteAlarm();
+  }
+
+  /** Judges the host's liveness, tells the pool of a change, and sets the alarm for the next look. */
+  async #watch(nowMs: number): Promise<number | null> {
+    const record = this.#store.host();
+    if (record === undefined) return null;
+    const socket = this.#linked();
+    const state = socket === undefined ? undefined : readSocket(socket);
+    const lastSeenMs = this.#lastSeenMs(socket, state) ?? record.disconnected_at ?? nowMs;
+    const liveness = livenessOf(lastSeenMs, socket !== undefined, nowMs);
+    if (liveness.checkAtMs !== null) await this.ctx.storage.setAlarm(Math.max(liveness.checkAtMs, nowMs + 1000));
+    if (liveness.state !== record.state) {
+      this.#store.setState(liveness.state);
+      if (liveness.state === 'dead') socket?.close(CLOSE.internal, 'no heartbeat');
+      const { sandboxes, capacity, degraded } = state?.reported ?? NOTHING_REPORTED;
+      const load = { sandboxes, capacity, degraded };
+      logInfo('host_state', { host_id: record.host_id, state: liveness.state });
+      await this.#report(
+        { hostId: record.host_id, pool: record.pool },
+        { state: liveness.state, ...load, images: null, lastSeenAtMs: lastSeenMs },
+      );
+    }
+    return liveness.checkAtMs;
+  }
+
+  #lastSeenMs(socket: WebSocket | undefined, state: ControlSocketState | undefined): number | undefined {
+    if (socket === undefined || state === undefined) return undefined;
+    const pongAtMs = this.ctx.getWebSocketAutoResponseTimestamp(socket)?.getTime() ?? 0;
+    return Math.max(pongAtMs, state.linkedAtMs, state.reported.atMs);
+  }
+
+  /** Tells sessions that their host is dead. Whether some are left: one that fails does not hold the others. */
+  async #tellSessions(hostId: string): Promise<boolean> {
+    const rows = this.#store.sessions(NOTICES_AT_ONCE);
+    await Promise.all(rows.map((row) => this.#tellSession(hostId, row)));
+    const left = this.#store.sessions(1).length > 0;
+    if (left && rows.length === NOTICES_AT_ONCE) await this.ctx.storage.setAlarm(Date.now() + 100);
+    return left;
+  }
+
+  async #tellSession(hostId: string, row: SessionRow): Promise<void> {
+    try {
+      await this.#session(row).hostLost({ hostId });
+      this.#store.removeSession(row);
+    } catch (error: unknown) {
+      logWarning('host_lost_notice_failed', { session_id: row.session_id, detail: messageOf(error) });
+    }
+  }
+
+  #linked(): WebSocket | undefined {
+    let newest: { socket: WebSocket; epoch: number } | undefined;
+    for (const socket of this.ctx.getWebSockets()) {
+      const state = readSocket(socket);
+      if (state?.phase !== 'linked' || socket.readyState !== WebSocket.OPEN) continue;
+      if (newest === undefined || state.epoch > newest.epoch) newest = { socket, epoch: state.epoch };
+    }
+    return newest?.socket;
+  }
+
+  #send(socket: WebSocket, command: ControlCommand): Outcome<null> {
+    try {
+      for (const frame of commandFrames(command.grant, command.payload)) socket.send(frame);
+    } catch {
+      return failure('no_host_available', 'the control link broke');
+    }
+    return success(null);
+  }
+
+  #session(named: { tenant: string; session_id: string }) {
+    return this.env.SESSION.getByName(sessionObjectName(named.tenant, named.session_id));
+  }
+
+  async #report(
+    host: { hostId: string; pool: string },
+    report: Omit<HostReport, 'hostId'>,
+  ): Promise<void> {
+    const { state, sandboxes, capacity, degraded, images, lastSeenAtMs } = report;
+    const message = { hostId: host.hostId, state, sandboxes, capacity, degraded, images, lastSeenAtMs };
+    try {
+      await this.env.POOL.getByName(host.pool).reportHost(message);
+    } catch (error: unknown) {
+      logWarning('pool_report_failed', { host_id: host.hostId, detail: messageOf(error) });
+    }
+  }
+
+  #violation(socket: WebSocket, detail: string): void {
+    logWarning('control_link_violation', { detail });
+    socket.close(CLOSE.violation, 'protocol violation');
+  }
+}

@@ -1,0 +1,26 @@
+/** What others may ask of a host object. */
+import type { Outcome } from '../../../shared/errors.ts';
+
+/** A grant that goes to the host over its control link, and its payload. */
+export interface ControlCommand {
+  tenant: string;
+  sessionId: string;
+  grant: string;
+  payload: Uint8Array;
+}
+
+export interface HostStatus {
+  connected: boolean;
+  /** The present control link is this old; null without one. */
+  connectedForMs: number | null;
+}
+
+export interface HostPort {
+  /** Sends an `attach`; the object then tells the session of a refusal, or of the host's death. */
+  attach(command: ControlCommand): Promise<Outcome<null>>;
+  /** Sends a `destroy` for a session whose own link is down. */
+  destroy(command: ControlCommand): Promise<Outcome<null>>;
+  /** The session needs to hear nothing more of this host. */
+  forget(session: { tenant: string; sessionId: string }): Promise<void>;
+  status(): Promise<HostStatus>;
+}

@@ -1,0 +1,88 @@
+/** SQL of the host object: its one row, and the sessions whose sandboxes it holds. */
+import * as z from 'zod';
+
+const SCHEMA = `
+CREATE TABLE IF NOT EXISTS host (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  host_id TEXT NOT NULL,
+  pool TEXT NOT NULL,
+  epoch INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  -- When the last control link ended; null while there is one.
+  disconnected_at INTEGER
+);
+CREATE TABLE IF NOT EXISTS session (tenant TEXT NOT NULL, session_id TEXT NOT NULL, PRIMARY KEY (tenant, session_id))
+  WITHOUT ROWID;
+`;
+
+const HostRecordSchema = z.object({
+  host_id: z.string(),
+  pool: z.string(),
+  epoch: z.number(),
+  state: z.enum(['connected', 'suspect', 'dead']),
+  disconnected_at: z.number().nullable(),
+});
+export type HostRecord = z.infer<typeof HostRecordSchema>;
+
+const SessionRowSchema = z.object({ tenant: z.string(), session_id: z.string() });
+export type SessionRow = z.infer<typeof SessionRowSchema>;
+
+export class HostStore {
+  readonly #sql: SqlStorage;
+
+  constructor(storage: DurableObjectStorage) {
+    this.#sql = storage.sql;
+    this.#sql.exec(SCHEMA);
+  }
+
+  host(): HostRecord | undefined {
+    const [row] = this.#sql
+      .exec('SELECT host_id, pool, epoch, state, disconnected_at FROM host')
+      .toArray();
+    return row === undefined ? undefined : HostRecordSchema.parse(row);
+  }
+
+  /** A new control link: the epoch rises with each. */
+  beginEpoch(host: { hostId: string; pool: string }): number {
+    const row = this.#sql
+      .exec(
+        `INSERT INTO host (id, host_id, pool, epoch, state) VALUES (1, ?, ?, 1, 'connected')
+         ON CONFLICT (id) DO UPDATE SET epoch = epoch + 1, state = 'connected', disconnected_at = NULL RETURNING epoch`,
+        host.hostId,
+        host.pool,
+      )
+      .one();
+    return Number(row['epoch']);
+  }
+
+  setState(state: HostRecord['state']): void {
+    this.#sql.exec('UPDATE host SET state = ?', state);
+  }
+
+  setDisconnected(atMs: number): void {
+    this.#sql.exec('UPDATE host SET disconnected_at = ?', atMs);
+  }
+
+  addSession(session: SessionRow): void {
+    this.#sql.exec(
+      'INSERT INTO session (tenant, session_id) VALUES (?, ?) ON CONFLICT DO NOTHING',
+      session.tenant,
+      session.session_id,
+    );
+  }
+
+  removeSession(session: SessionRow): void {
+    this.#sql.exec(
+      'DELETE FROM session WHERE tenant = ? AND session_id = ?',
+      session.tenant,
+      session.session_id,
+    );
+  }
+
+  sessions(limit: number): SessionRow[] {
+    return this.#sql
+      .exec('SELECT tenant, session_id FROM session LIMIT ?', limit)
+      .toArray()
+      .map((row) => SessionRowSchema.parse(row));
+  }
+}

@@ -1,0 +1,77 @@
+/** The pool object: who may join as a host, which hosts there are, and which of them takes a new session. */
+import { DurableObject } from 'cloudflare:workers';
+import { sha256Hex } from '../../../shared/digest.ts';
+import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import { ENROLLMENT_TOKEN_LIFETIME_S } from '../../../shared/limits.ts';
+import { configurationOf } from '../../configuration.ts';
+import type { Env } from '../../env.ts';
+import { enrollHost } from './enrollment.ts';
+import { newEnrollmentToken } from './enrollment-token.ts';
+import { newNonce } from './nonce.ts';
+import { choosePlacement } from './placement.ts';
+import type {
+  Enroll,
+  Enrolled,
+  EnrollmentToken,
+  HostReport,
+  OperatorHost,
+  Placement,
+  PoolPort,
+} from './port.ts';
+import { PoolStore } from './store.ts';
+
+const MAX_LIVE_TOKENS = 10_000;
+
+export class PoolObject extends DurableObject<Env> implements PoolPort {
+  readonly #store: PoolStore;
+
+  constructor(ctx: DurableObjectState, env: Env) {
+    super(ctx, env);
+    this.#store = new PoolStore(ctx.storage);
+  }
+
+  async createEnrollmentToken({ pool }: { pool: string }): Promise<Outcome<EnrollmentToken>> {
+    const nowMs = Date.now();
+    const token = newEnrollmentToken(pool);
+    const expiresAtMs = nowMs + ENROLLMENT_TOKEN_LIFETIME_S * 1000;
+    const sha256 = await sha256Hex(token);
+    this.#store.addToken({ sha256, pool, expiresAtMs }, nowMs);
+    if (this.#store.tokenCount() > MAX_LIVE_TOKENS) {
+      return failure('overloaded', `${MAX_LIVE_TOKENS} enrolment tokens are live`);
+    }
+    return success({ enrollment_token: token, pool, expires_at: new Date(expiresAtMs).toISOString() });
+  }
+
+  async challenge(): Promise<Outcome<{ nonce: string }>> {
+    const { tagKey } = await configurationOf(this.env);
+    return success({ nonce: await newNonce(tagKey, Date.now()) });
+  }
+
+  async enroll(input: Enroll): Promise<Outcome<Enrolled>> {
+    return enrollHost(input, this.#store, await configurationOf(this.env));
+  }
+
+  async place({ image }: { image: string }): Promise<Outcome<Placement>> {
+    const placement = choosePlacement(this.#store.hosts(), image, Math.random);
+    if (placement.ok) this.#store.countPlacement(placement.value.hostId);
+    return placement;
+  }
+
+  async listHosts(): Promise<Outcome<OperatorHost[]>> {
+    return success(
+      this.#store.hosts().map((host) => ({
+        host_id: host.host_id,
+        pool: host.pool,
+        state: host.state,
+        sandboxes: host.sandboxes,
+        capacity: { sandboxes: host.capacity },
+        images: host.images,
+        last_seen_at: host.last_seen_at === null ? null : new Date(host.last_seen_at).toISOString(),
+      })),
+    );
+  }
+
+  async reportHost(report: HostReport): Promise<void> {
+    this.#store.report(report);
+  }
+}

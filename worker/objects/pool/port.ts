@@ -1,0 +1,42 @@
+/** What others may ask of a pool object. */
+import type * as z from 'zod';
+import type { Outcome } from '../../../shared/errors.ts';
+import type {
+  EnrolledSchema,
+  EnrollmentTokenSchema,
+  EnrollSchema,
+  OperatorHostSchema,
+} from '../../../shared/host-api.ts';
+
+export type Enroll = z.infer<typeof EnrollSchema>;
+export type Enrolled = z.infer<typeof EnrolledSchema>;
+export type EnrollmentToken = z.infer<typeof EnrollmentTokenSchema>;
+export type OperatorHost = z.infer<typeof OperatorHostSchema>;
+
+export interface Placement {
+  hostId: string;
+  imageDigest: string;
+}
+
+/** What a host object tells its pool. */
+export interface HostReport {
+  hostId: string;
+  state: OperatorHost['state'];
+  sandboxes: number;
+  capacity: number;
+  degraded: boolean;
+  /** Null: as in the report before. */
+  images: { name: string; digest: string }[] | null;
+  lastSeenAtMs: number;
+}
+
+export interface PoolPort {
+  createEnrollmentToken(input: { pool: string }): Promise<Outcome<EnrollmentToken>>;
+  /** A nonce that any pool of this edge accepts once. */
+  challenge(): Promise<Outcome<{ nonce: string }>>;
+  enroll(input: Enroll): Promise<Outcome<Enrolled>>;
+  /** `image` is a name or a digest. */
+  place(input: { image: string }): Promise<Outcome<Placement>>;
+  listHosts(): Promise<Outcome<OperatorHost[]>>;
+  reportHost(report: HostReport): Promise<void>;
+}

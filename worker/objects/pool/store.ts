@@ -1,0 +1,156 @@
+/** SQL of the pool object: enrolment tokens, used nonces, and the hosts of the pool. */
+import * as z from 'zod';
+import { HostIdSchema } from '../../../shared/ids.ts';
+
+const SCHEMA = `
+CREATE TABLE IF NOT EXISTS enrollment_token (
+  token_sha256 TEXT PRIMARY KEY,
+  pool TEXT NOT NULL,
+  expires_at INTEGER NOT NULL,
+  used_at INTEGER
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS used_nonce (nonce TEXT PRIMARY KEY, expires_at INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS host (
+  host_id TEXT PRIMARY KEY,
+  pool TEXT NOT NULL,
+  public_key TEXT NOT NULL UNIQUE,
+  state TEXT NOT NULL,
+  sandboxes INTEGER NOT NULL,
+  -- Placements since the last report of the host: it does not know of them yet.
+  placed INTEGER NOT NULL,
+  capacity INTEGER NOT NULL,
+  degraded INTEGER NOT NULL,
+  images TEXT NOT NULL,
+  enrolled_at INTEGER NOT NULL,
+  last_seen_at INTEGER
+) WITHOUT ROWID;
+`;
+
+const ImagesSchema = z.array(z.object({ name: z.string(), digest: z.string() }));
+
+const HostRowSchema = z.object({
+  host_id: HostIdSchema,
+  pool: z.string(),
+  state: z.enum(['connected', 'suspect', 'dead']),
+  sandboxes: z.number(),
+  placed: z.number(),
+  capacity: z.number(),
+  degraded: z.number().transform((flag) => flag === 1),
+  images: z.string().transform((text) => ImagesSchema.parse(JSON.parse(text))),
+  last_seen_at: z.number().nullable(),
+});
+export type HostRow = z.infer<typeof HostRowSchema>;
+
+const HOST_COLUMNS = 'host_id, pool, state, sandboxes, placed, capacity, degraded, images, last_seen_at';
+/** Hosts that never came or are long dead make room for new ones. */
+const MAX_HOSTS = 10_000;
+
+export class PoolStore {
+  readonly #storage: DurableObjectStorage;
+  readonly #sql: SqlStorage;
+
+  constructor(storage: DurableObjectStorage) {
+    this.#storage = storage;
+    this.#sql = storage.sql;
+    this.#sql.exec(SCHEMA);
+  }
+
+  addToken(token: { sha256: string; pool: string; expiresAtMs: number }, nowMs: number): void {
+    this.#sql.exec('DELETE FROM enrollment_token WHERE expires_at < ?', nowMs);
+    this.#sql.exec(
+      'INSERT INTO enrollment_token (token_sha256, pool, expires_at) VALUES (?, ?, ?)',
+      token.sha256,
+      token.pool,
+      token.expiresAtMs,
+    );
+  }
+
+  tokenCount(): number {
+    return Number(this.#sql.exec('SELECT COUNT(*) AS count FROM enrollment_token').one()['count']);
+  }
+
+  /** Uses up the token and the nonce and adds the host: all of it, or nothing and `undefined`. */
+  enroll(
+    attempt: { tokenSha256: string; nonce: string; nonceExpiresAtMs: number; publicKey: string; hostId: string },
+    nowMs: number,
+  ): { hostId: string; pool: string } | undefined {
+    return this.#storage.transactionSync(() => {
+      this.#sql.exec('DELETE FROM used_nonce WHERE expires_at < ?', nowMs);
+      const nonce = this.#sql.exec(
+        'INSERT INTO used_nonce (nonce, expires_at) VALUES (?, ?) ON CONFLICT DO NOTHING',
+        attempt.nonce,
+        attempt.nonceExpiresAtMs,
+      );
+      if (nonce.rowsWritten === 0) return undefined;
+      const [token] = this.#sql
+        .exec(
+          `UPDATE enrollment_token SET used_at = ?
+           WHERE token_sha256 = ? AND used_at IS NULL AND expires_at >= ? RETURNING pool`,
+          nowMs,
+          attempt.tokenSha256,
+          nowMs,
+        )
+        .toArray();
+      if (token === undefined) return undefined;
+      return this.#addHost(attempt, String(token['pool']), nowMs);
+    });
+  }
+
+  /** A key that enrols again keeps its host id, so that sessions of that host stay with it. */
+  #addHost(
+    host: { hostId: string; publicKey: string },
+    pool: string,
+    nowMs: number,
+  ): { hostId: string; pool: string } {
+    const row = this.#sql
+      .exec(
+        `INSERT INTO host (host_id, pool, public_key, state, sandboxes, placed, capacity, degraded, images, enrolled_at)
+         VALUES (?, ?, ?, 'dead', 0, 0, 0, 0, '[]', ?)
+         ON CONFLICT (public_key) DO UPDATE SET enrolled_at = excluded.enrolled_at RETURNING host_id`,
+        host.hostId,
+        pool,
+        host.publicKey,
+        nowMs,
+      )
+      .one();
+    this.#sql.exec(
+      `DELETE FROM host WHERE host_id IN (
+         SELECT host_id FROM host WHERE state = 'dead' ORDER BY COALESCE(last_seen_at, enrolled_at) DESC LIMIT -1 OFFSET ?)`,
+      MAX_HOSTS,
+    );
+    return { hostId: String(row['host_id']), pool };
+  }
+
+  hosts(): HostRow[] {
+    return this.#sql
+      .exec(`SELECT ${HOST_COLUMNS} FROM host ORDER BY host_id`)
+      .toArray()
+      .map((row) => HostRowSchema.parse(row));
+  }
+
+  report(report: {
+    hostId: string;
+    state: HostRow['state'];
+    sandboxes: number;
+    capacity: number;
+    degraded: boolean;
+    images: HostRow['images'] | null;
+    lastSeenAtMs: number;
+  }): void {
+    this.#sql.exec(
+      `UPDATE host SET state = ?, sandboxes = ?, placed = 0, capacity = ?, degraded = ?, images = COALESCE(?, images),
+         last_seen_at = ? WHERE host_id = ?`,
+      report.state,
+      report.sandboxes,
+      report.capacity,
+      report.degraded ? 1 : 0,
+      report.images === null ? null : JSON.stringify(report.images),
+      report.lastSeenAtMs,
+      report.hostId,
+    );
+  }
+
+  countPlacement(hostId: string): void {
+    this.#sql.exec('UPDATE host SET placed = placed + 1 WHERE host_id = ?', hostId);
+  }
+}

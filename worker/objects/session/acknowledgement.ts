@@ -1,0 +1,96 @@
+/**
+ * What of the host's stream of frames was taken in, is kept, and was acknowledged. Frames are kept in batches: a write
+ * costs as much as a round trip, and an acknowledgement is worth nothing before it.
+ */
+import type { EventLogs } from './logs.ts';
+
+const BATCH_BYTES = 262_144;
+const BATCH_MS = 10;
+
+export interface AcknowledgementPort {
+  /** Writes what is pending, and `lastSeq` with it. */
+  write(lastSeq: number): void;
+  send(seq: number): void;
+}
+
+export class Acknowledgement {
+  readonly #logs: EventLogs;
+  readonly #port: AcknowledgementPort;
+  #seen: number;
+  #sent = 0;
+  #bytes = 0;
+  #isDirty = false;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(logs: EventLogs, lastSeq: number, port: AcknowledgementPort) {
+    this.#logs = logs;
+    this.#port = port;
+    this.#seen = lastSeq;
+  }
+
+  /** A link came up. Gives the highest frame of its stream that is kept. */
+  restart(isSameStream: boolean): number {
+    this.flush();
+    if (!isSameStream) {
+      this.#logs.neverHold();
+      this.#seen = 0;
+    }
+    this.#sent = this.#ackable();
+    return this.#sent;
+  }
+
+  hasSeen(seq: number): boolean {
+    return seq <= this.#seen;
+  }
+
+  get seen(): number {
+    return this.#seen;
+  }
+
+  /** A frame was taken in. `needsWrite`: something of it has to be in a row before it is acknowledged. */
+  took(seq: number, bytes: number, needsWrite: boolean): void {
+    this.#seen = Math.max(this.#seen, seq);
+    this.#bytes += bytes;
+    this.#isDirty ||= needsWrite;
+    if (this.#bytes >= BATCH_BYTES) this.flush();
+    else this.schedule();
+  }
+
+  schedule(): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      this.flush();
+    }, BATCH_MS);
+  }
+
+  /** A frame that is acknowledged at once: what it says is in a row already, or is nothing to keep. */
+  tookLast(seq: number): void {
+    this.#seen = Math.max(this.#seen, seq);
+    this.flush();
+  }
+
+  /** The caller is about to write everything pending, this frame's part in it too. */
+  writes(seq: number): void {
+    this.#seen = Math.max(this.#seen, seq);
+    this.#isDirty = false;
+  }
+
+  flush(): void {
+    clearTimeout(this.#timer ?? null);
+    this.#timer = undefined;
+    this.#bytes = 0;
+    if (this.#isDirty) {
+      this.#isDirty = false;
+      this.#port.write(this.#seen);
+    }
+    const ackable = this.#ackable();
+    if (ackable <= this.#sent) return;
+    this.#sent = ackable;
+    this.#port.send(ackable);
+  }
+
+  #ackable(): number {
+    const held = this.#logs.heldFrom;
+    return held === undefined ? this.#seen : Math.min(this.#seen, held - 1);
+  }
+}

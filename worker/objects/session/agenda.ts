@@ -1,0 +1,39 @@
+/** When the session has to look at itself again. Pure: what is known goes in, the next moment comes out. */
+import { ATTACH_TIMEOUT_MS, HOST_DEAD_MS } from '../../../shared/limits.ts';
+import type { ExecutionRecord, SessionRecord } from './records.ts';
+
+/** Behind the timer that serves the same moment while the object is in memory. */
+const BACKSTOP_MS = 1_000;
+
+export function nextLook(record: SessionRecord, open: readonly ExecutionRecord[]): number | null {
+  const moments: number[] = [];
+  const isLive = record.state === 'creating' || record.state === 'running';
+  if (isLive && record.sandbox === 'attaching' && record.attachAtMs !== null) {
+    moments.push(record.attachAtMs + ATTACH_TIMEOUT_MS + BACKSTOP_MS);
+  }
+  for (const { deadlineAtMs } of open) {
+    if (deadlineAtMs !== null) moments.push(deadlineAtMs + BACKSTOP_MS);
+  }
+  if (record.state === 'running') {
+    if (record.linkDownAtMs !== null) moments.push(record.linkDownAtMs + HOST_DEAD_MS);
+    if (open.length === 0) moments.push(idleAt(record));
+  }
+  if (record.destroyAtMs !== null) moments.push(record.destroyAtMs);
+  if (record.purgeAtMs !== null) moments.push(record.purgeAtMs);
+  return moments.length === 0 ? null : Math.min(...moments);
+}
+
+export function idleAt(record: SessionRecord): number {
+  return record.lastActivityAtMs + record.facts.idleTimeoutMs;
+}
+
+const FIRST_RETRY_MS = 1_000;
+const LONGEST_RETRY_MS = 60_000;
+/** A host redials for ten minutes at most; one that has not confirmed in a day never will. */
+const MAX_DESTROY_TRIES = 1_500;
+
+/** When to tell the host again to destroy the sandbox; null when it was told often enough. */
+export function nextDestroyTry(tries: number, nowMs: number): number | null {
+  if (tries >= MAX_DESTROY_TRIES) return null;
+  return nowMs + Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.min(tries, 10));
+}

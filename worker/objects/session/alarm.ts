@@ -1,0 +1,62 @@
+/** What the alarm does. It may ring early, late, twice or after an eviction: each step looks at the rows first. */
+import { failure } from '../../../shared/errors.ts';
+import { HOST_DEAD_MS } from '../../../shared/limits.ts';
+import type { Env } from '../../env.ts';
+import { logWarning, messageOf } from '../log.ts';
+import { idleAt, nextLook } from './agenda.ts';
+import { failed } from './creation.ts';
+import { destroyAgain, endSession, loseHost, purge } from './ending.ts';
+import type { SessionRuntime } from './runtime.ts';
+
+/** Set before the work, so that an alarm that fails rings again. */
+const RETRY_MS = 10_000;
+
+type Step = (runtime: SessionRuntime, env: Env, nowMs: number) => Promise<void> | void;
+
+const STEPS: Record<string, Step> = {
+  attach: endOverdueAttach,
+  link: judgeLink,
+  idle: endIdle,
+  destroy: (runtime, _env, nowMs) => destroyAgain(runtime, nowMs),
+  purge: (runtime, _env, nowMs) => purge(runtime, nowMs),
+};
+
+export async function ring(runtime: SessionRuntime, env: Env): Promise<void> {
+  if (runtime.row.maybe === undefined) return;
+  const nowMs = Date.now();
+  runtime.clock.set(nowMs + RETRY_MS);
+  let hasFailed = false;
+  for (const [step, run] of Object.entries(STEPS)) {
+    try {
+      await run(runtime, env, nowMs);
+    } catch (error: unknown) {
+      hasFailed = true;
+      logWarning('alarm_step_failed', { step, detail: messageOf(error) });
+    }
+  }
+  if (!hasFailed) runtime.clock.set(nextLook(runtime.row.record, runtime.executions.open));
+}
+
+/** An attach whose waiter an eviction took. */
+async function endOverdueAttach(runtime: SessionRuntime, env: Env, nowMs: number): Promise<void> {
+  if (!runtime.row.isLive || !runtime.sandbox.isOverdue(nowMs)) return;
+  const why = failure('host_unresponsive', 'the host made no sandbox in time');
+  if (runtime.row.record.state === 'creating') await failed(runtime, env, why);
+  else runtime.sandbox.markLost('link_lost');
+}
+
+async function judgeLink(runtime: SessionRuntime, env: Env, nowMs: number): Promise<void> {
+  const { row, link, sandbox } = runtime;
+  if (row.record.state !== 'running') return;
+  link.dropIfSilent(nowMs);
+  const { linkDownAtMs } = row.record;
+  if (linkDownAtMs === null || nowMs < linkDownAtMs + HOST_DEAD_MS) return;
+  if (await sandbox.isHostConnected()) runtime.sandboxLost('crashed');
+  else await loseHost(runtime, env);
+}
+
+async function endIdle(runtime: SessionRuntime, env: Env, nowMs: number): Promise<void> {
+  const { row, executions } = runtime;
+  if (row.record.state !== 'running' || executions.open.length > 0 || nowMs < idleAt(row.record)) return;
+  await endSession(runtime, env, 'session_expired');
+}

@@ -1,0 +1,155 @@
+/** Calls of the API that concern executions. */
+import type { Envelope } from '../../../shared/dsse.ts';
+import { keyIdOf } from '../../../shared/ed25519.ts';
+import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import { type EventCursor, type Execution, parseCursor } from '../../../shared/execution.ts';
+import type { Relay } from '../../../shared/grant.ts';
+import { isTerminal } from '../../../shared/lifecycle.ts';
+import type { Configuration } from '../../configuration.ts';
+import type { Caller } from '../caller.ts';
+import { eventStream } from './event-stream.ts';
+import { notFound } from './creation.ts';
+import type { Arguments } from './executions.ts';
+import type { ExecuteInput, ExecutionPage, ReceiptExport } from './port.ts';
+import type { ExecutionRecord } from './records.ts';
+import type { SessionRuntime } from './runtime.ts';
+import { isOwner } from './session-row.ts';
+
+/** Receipts that one export holds: what one call between objects can carry. */
+const MAX_EXPORTED_RECEIPTS = 8_000;
+
+/** Accepts an execution, or finds the one that the idempotency key names. Synchronous up to the row. */
+export function accept(
+  runtime: SessionRuntime,
+  input: ExecuteInput,
+  given: { arguments: Arguments; relay: Relay },
+): Outcome<ExecutionRecord> {
+  const { row, executions } = runtime;
+  const record = row.maybe;
+  if (record === undefined || !isOwner(record, input.caller)) return notFound();
+  // The key comes first: a stored result is given back also when the session is gone.
+  const known = input.idempotency === null ? undefined : executions.findByKey(input.idempotency.key);
+  if (known !== undefined) {
+    return known.fingerprint === input.idempotency?.fingerprint
+      ? success(known)
+      : failure('idempotency_conflict', 'the key was used for another request');
+  }
+  switch (record.state) {
+    case 'running':
+      break;
+    case 'destroying':
+    case 'destroyed':
+      return notFound();
+    case 'error':
+      return failure('session_not_running', `the session has failed: ${record.errorCode ?? 'unknown'}`);
+    default:
+      return failure('session_not_running', `the session is ${record.state}`, { retry_after_s: 1 });
+  }
+  const accepted = executions.accept(input, given.arguments, given.relay);
+  if (accepted.ok) void runtime.dispatch.pump();
+  return accepted;
+}
+
+export function streamOf(
+  runtime: SessionRuntime,
+  record: ExecutionRecord,
+  options: { cursor: EventCursor | undefined; encoding: 'utf-8' | 'base64' | undefined },
+): Response {
+  const { executions, logs } = runtime;
+  const { executionId } = record;
+  const log = isTerminal(record.status) ? logs.ofEnded(record) : logs.of(record);
+  const encoding = options.encoding ?? record.encoding;
+  let ended: Execution | undefined;
+  return eventStream(
+    {
+      executionId,
+      log,
+      encoding,
+      startedAt: () => record.startedAt,
+      ended: () => {
+        if (ended === undefined && isTerminal(record.status)) {
+          ended = executions.view(record, { encoding, withoutText: true });
+        }
+        return ended;
+      },
+    },
+    options.cursor ?? { executionId, stdoutBytes: 0, stderrBytes: 0, otherEvents: 0 },
+  );
+}
+
+/** The cursor of a header, if it is one of this execution. */
+export function cursorOf(lastEventId: string | null, executionId: string): EventCursor | undefined {
+  const cursor = lastEventId === null ? undefined : parseCursor(lastEventId);
+  return cursor?.executionId === executionId ? cursor : undefined;
+}
+
+/** An execution of a session that is the caller's and there. */
+export function find(
+  runtime: SessionRuntime,
+  caller: Caller,
+  executionId: string,
+): Outcome<ExecutionRecord> {
+  if (runtime.row.ownedBy(caller) === undefined) return notFound();
+  const record = runtime.executions.find(executionId);
+  return record === undefined ? failure('not_found', 'no such execution') : success(record);
+}
+
+export function list(
+  runtime: SessionRuntime,
+  caller: Caller,
+  page: { cursor?: string | undefined; limit: number },
+): Outcome<ExecutionPage> {
+  if (runtime.row.ownedBy(caller) === undefined) return notFound();
+  const before = page.cursor === undefined ? Number.MAX_SAFE_INTEGER : Number(page.cursor);
+  if (!/^\d{1,15}$/.test(page.cursor ?? '1') || !Number.isSafeInteger(before)) {
+    return failure('invalid_request', 'the cursor is not one of this list', {
+      violations: [{ path: 'query.cursor', expected: 'next_cursor of a former answer' }],
+    });
+  }
+  const found = runtime.store.executionsBefore(before, page.limit + 1);
+  const records = found.slice(0, page.limit);
+  const last = records.at(-1);
+  return success({
+    // The list is a summary: text is had from the execution itself.
+    executions: records.map((record) => runtime.executions.view(record, { withoutText: true })),
+    next_cursor: found.length > records.length && last !== undefined ? String(last.n) : null,
+  });
+}
+
+export function receiptOf(runtime: SessionRuntime, record: ExecutionRecord): Outcome<Envelope> {
+  const envelope = runtime.store.receipt(record.executionId);
+  if (envelope !== undefined) return success(envelope);
+  return isTerminal(record.status)
+    ? failure('not_found', `an execution that ended as ${record.status} may have no receipt`)
+    : failure('receipt_pending', 'the execution has not ended');
+}
+
+export async function receiptExport(
+  runtime: SessionRuntime,
+  configuration: Configuration,
+): Promise<Outcome<ReceiptExport>> {
+  const { facts, hostKeyX, chainSeq } = runtime.row.record;
+  if (chainSeq > MAX_EXPORTED_RECEIPTS) {
+    return failure('payload_too_large', `the chain has more than ${MAX_EXPORTED_RECEIPTS} receipts`);
+  }
+  return success({
+    session_id: facts.sessionId,
+    receipts: runtime.store.receipts(MAX_EXPORTED_RECEIPTS),
+    keys: {
+      edge: configuration.keySet.receipt_keys,
+      hosts: hostKeyX === null ? [] : [await hostKey(facts.hostId, hostKeyX)],
+    },
+  });
+}
+
+async function hostKey(hostId: string, x: string): Promise<ReceiptExport['keys']['hosts'][number]> {
+  const jwk = { kty: 'OKP', crv: 'Ed25519', x } as const;
+  return {
+    host_id: hostId,
+    kid: await keyIdOf(jwk),
+    jwk,
+    not_before: null,
+    not_after: null,
+    revoked_at: null,
+  };
+}

@@ -1,0 +1,105 @@
+/** Creates the session: the row first, then the sandbox; what fails halfway is taken down again. */
+import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import type { Session } from '../../../shared/session.ts';
+import { isErrorCode } from '../../../shared/problem.ts';
+import type { Env } from '../../env.ts';
+import { logWarning, messageOf } from '../log.ts';
+import type { CreateInput } from './port.ts';
+import type { SessionFacts } from './records.ts';
+import type { SessionRuntime } from './runtime.ts';
+import { isOwner } from './session-row.ts';
+import { listEntry, sessionView } from './view.ts';
+
+export async function createSession(
+  runtime: SessionRuntime,
+  env: Env,
+  input: CreateInput,
+): Promise<Outcome<Session>> {
+  const { row } = runtime;
+  const record = row.maybe;
+  if (record !== undefined && !isOwner(record, input.caller)) return notFound();
+  switch (record?.state) {
+    case 'running':
+    case 'paused':
+    case 'suspended':
+      return success(viewOf(runtime));
+    case 'destroying':
+    case 'destroyed':
+      return notFound();
+    case 'creating':
+      return joined(runtime);
+    case 'error':
+      // Only a session that never ran may be tried again with its id.
+      if (runtime.executions.total > 0 || record.errorCode === 'host_lost') return notFound();
+      break;
+    case undefined:
+      break;
+  }
+  row.create(factsOf(input));
+  runtime.look();
+  const [attached] = await Promise.all([runtime.sandbox.attach(), recordInTenant(runtime, env)]);
+  if (!attached.ok) return failed(runtime, env, attached);
+  return success(viewOf(runtime));
+}
+
+/** The same create again while the first one works. */
+async function joined(runtime: SessionRuntime): Promise<Outcome<Session>> {
+  const attaching = runtime.sandbox.attaching;
+  if (attaching === undefined) {
+    return failure('idempotency_in_progress', 'the session is still being created', { retry_after_s: 1 });
+  }
+  const attached = await attaching;
+  return attached.ok ? success(viewOf(runtime)) : attached;
+}
+
+/** The session could not be made: it says why for as long as it is known, and what there may be of it goes. */
+export async function failed(
+  runtime: SessionRuntime,
+  env: Env,
+  why: Extract<Outcome<null>, { ok: false }>,
+): Promise<Outcome<Session>> {
+  const { row } = runtime;
+  if (row.record.state !== 'creating') return why;
+  row.move('error', { errorCode: why.code, errorDetail: why.detail, destroyAtMs: Date.now() });
+  runtime.executions.endAll('unknown', why.code);
+  runtime.link.fence();
+  await env.TENANT.getByName(row.record.facts.tenant).forgetSession(row.record.facts.sessionId);
+  runtime.look();
+  return isErrorCode(why.code) ? why : failure('sandbox_failed', why.detail);
+}
+
+async function recordInTenant(runtime: SessionRuntime, env: Env): Promise<void> {
+  const { record } = runtime.row;
+  const { tenant, subject } = record.facts;
+  try {
+    await env.TENANT.getByName(tenant).recordSession({ subject, entry: listEntry(record, 'running') });
+  } catch (error: unknown) {
+    logWarning('session_not_indexed', { session_id: record.facts.sessionId, detail: messageOf(error) });
+  }
+}
+
+function factsOf({ sessionId, caller, request, host, ephemeral }: CreateInput): SessionFacts {
+  return {
+    sessionId,
+    tenant: caller.tenant,
+    subject: caller.subject,
+    image: request.image,
+    imageDigest: host.imageDigest,
+    pool: request.pool,
+    hostId: host.hostId,
+    limits: request.limits,
+    environment: request.env,
+    metadata: request.metadata,
+    idleTimeoutMs: request.idle_timeout_s * 1000,
+    createdAtMs: Date.now(),
+    ephemeral,
+  };
+}
+
+export function viewOf({ row, executions }: SessionRuntime): Session {
+  return sessionView(row.record, executions.open, executions.total);
+}
+
+export function notFound(): Outcome<never> {
+  return failure('not_found', 'no such session');
+}

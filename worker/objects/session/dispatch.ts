@@ -1,0 +1,159 @@
+/** Sends executions to the host: one at a time, in the order of their acceptance. */
+import { sha256Hex } from '../../../shared/digest.ts';
+import { utf8 } from '../../../shared/encoding.ts';
+import { type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
+import type { GrantAct } from '../../../shared/grant.ts';
+import { HOST_ANSWER_GRACE_MS, MAX_STDIN_BYTES, TERMINAL_GRACE_MS } from '../../../shared/limits.ts';
+import type { Configuration } from '../../configuration.ts';
+import { commandFrames } from '../command-frames.ts';
+import type { Executions } from './executions.ts';
+import { issueGrant } from './grants.ts';
+import type { SessionLink } from './link.ts';
+import type { ExecutionRecord } from './records.ts';
+import type { SessionRow } from './session-row.ts';
+import type { SessionStore } from './store.ts';
+
+/** Grants of one execution that are remembered: each resend after a lost link makes one. */
+const MAX_GRANTS = 8;
+/** A deadline that a resend has moved stays this far within the bound for every end. */
+const RESEND_GRACE_MS = TERMINAL_GRACE_MS - 20_000;
+
+export interface DispatchPort {
+  /** Makes the sandbox and its link usable; calls `pump` again when they are. */
+  prepare(): void;
+  sent(record: ExecutionRecord): void;
+}
+
+export class Dispatch {
+  readonly #row: SessionRow;
+  readonly #store: SessionStore;
+  readonly #executions: Executions;
+  readonly #configuration: Configuration;
+  readonly #link: () => SessionLink;
+  readonly #port: DispatchPort;
+  #granting = false;
+
+  constructor(parts: {
+    row: SessionRow;
+    store: SessionStore;
+    executions: Executions;
+    configuration: Configuration;
+    link: () => SessionLink;
+    port: DispatchPort;
+  }) {
+    this.#row = parts.row;
+    this.#store = parts.store;
+    this.#executions = parts.executions;
+    this.#configuration = parts.configuration;
+    this.#link = parts.link;
+    this.#port = parts.port;
+  }
+
+  /** Sends the next execution if nothing is in the way. */
+  async pump(): Promise<void> {
+    if (this.#granting || this.#row.maybe?.state !== 'running') return;
+    if (this.#executions.inFlight !== undefined) return;
+    const next = this.#executions.firstQueued;
+    if (next === undefined) return;
+    if (this.#row.record.sandbox !== 'ready' || !this.#link().isUp) return this.#port.prepare();
+    this.#granting = true;
+    try {
+      await this.#grant(next);
+    } finally {
+      this.#granting = false;
+    }
+    // What was cancelled while its grant was signed has left the way free.
+    if (next.status !== 'granted') await this.pump();
+  }
+
+  /** Again after a lost link: a host that has the execution already knows it by its id. */
+  async resend(record: ExecutionRecord): Promise<void> {
+    if (record.status === 'granted' && record.arguments !== null) await this.#grant(record);
+  }
+
+  async #grant(record: ExecutionRecord): Promise<void> {
+    const payload = utf8(record.arguments ?? '{}');
+    const before = record.status;
+    const seq = this.#row.takeGrantSeq();
+    const { epoch, facts, stateLost } = this.#row.record;
+    const grant = await issueGrant(
+      facts,
+      {
+        act: 'execute',
+        epoch,
+        seq,
+        payload: { sha256: record.argsSha256 },
+        timeoutMs: record.timeoutMs,
+        execution: record,
+      },
+      this.#configuration,
+    );
+    if (record.status !== before || epoch !== this.#row.record.epoch) return;
+    const nowMs = Date.now();
+    const firstSentAtMs = record.sentAtMs ?? nowMs;
+    const deadlineAtMs = Math.min(
+      nowMs + record.timeoutMs + HOST_ANSWER_GRACE_MS,
+      firstSentAtMs + record.timeoutMs + RESEND_GRACE_MS,
+    );
+    this.#store.transaction(() => {
+      this.#executions.patch(record, {
+        status: 'granted',
+        epoch,
+        grants: [...record.grants, { jti: grant.jti, sha256: grant.sha256 }].slice(-MAX_GRANTS),
+        sentAtMs: firstSentAtMs,
+        deadlineAtMs,
+        stateLost: record.stateLost || stateLost,
+        placeMs: firstSentAtMs - record.createdAtMs,
+      });
+      this.#row.patch({ grantSeq: this.#row.record.grantSeq, stateLost: false, lastActivityAtMs: nowMs });
+    });
+    this.#link().send(commandFrames(grant.token, payload));
+    this.#port.sent(record);
+  }
+
+  /** Bytes for the standard input of what runs; no bytes close it. */
+  async stdin(record: ExecutionRecord, bytes: Uint8Array, eof: boolean): Promise<Outcome<null>> {
+    if (bytes.length > MAX_STDIN_BYTES) {
+      return failure('payload_too_large', `at most ${MAX_STDIN_BYTES} bytes at once`);
+    }
+    if (record.status !== 'granted' && record.status !== 'running') return notRunning();
+    if (bytes.length > 0 && !(await this.#act('stdin', record, bytes))) return linkDown();
+    if (eof && !(await this.#act('stdin', record, new Uint8Array(0)))) return linkDown();
+    return success(null);
+  }
+
+  async interrupt(record: ExecutionRecord): Promise<Outcome<null>> {
+    if (record.status === 'queued') return notRunning();
+    // Remembered: with the link down it is sent when the link is back.
+    this.#executions.patch(record, { interruptRequested: true });
+    await this.#act('interrupt', record, new Uint8Array(0));
+    return success(null);
+  }
+
+  async #act(act: GrantAct, record: ExecutionRecord, payload: Uint8Array): Promise<boolean> {
+    const { facts, epoch } = this.#row.record;
+    const seq = this.#row.takeGrantSeq();
+    this.#row.patch({ grantSeq: seq });
+    const grant = await issueGrant(
+      facts,
+      {
+        act,
+        epoch,
+        seq,
+        payload: { sha256: await sha256Hex(payload) },
+        timeoutMs: record.timeoutMs,
+        execution: { executionId: record.executionId, tool: record.tool, toolVersion: record.toolVersion, relay: null },
+      },
+      this.#configuration,
+    );
+    return this.#link().send(commandFrames(grant.token, payload));
+  }
+}
+
+function notRunning(): Failure {
+  return failure('execution_not_running', 'the execution is not running');
+}
+
+function linkDown(): Failure {
+  return failure('host_unresponsive', 'the link to the host is down');
+}

@@ -1,0 +1,105 @@
+/** Ends the session: its executions at once, its sandbox as soon as the host does, its rows a while later. */
+import { failure } from '../../../shared/errors.ts';
+import type { Env } from '../../env.ts';
+import { logInfo, logWarning, messageOf } from '../log.ts';
+import { nextDestroyTry } from './agenda.ts';
+import type { SessionRuntime } from './runtime.ts';
+import { listEntry } from './view.ts';
+
+/** A caller that deletes waits this long for the host to confirm. */
+const CONFIRMATION_MS = 4_000;
+/** Readers of the last events have this long to take them. */
+const READERS_LEAVE_MS = 60_000;
+/** An idempotency key is answered with its execution for this long after the end of the session. */
+const KEYS_LIVE_MS = 86_400_000;
+
+export type EndReason = 'session_deleted' | 'session_expired' | 'session_ended';
+
+/** Resolves when the sandbox is gone, or the host was told and did not say so in time. */
+export async function endSession(runtime: SessionRuntime, env: Env, reason: EndReason): Promise<void> {
+  const { row, executions, sandbox } = runtime;
+  const { facts } = row.record;
+  const nowMs = Date.now();
+  row.move('destroying', { destroyAtMs: nextDestroyTry(0, nowMs + CONFIRMATION_MS), destroyTries: 1 });
+  sandbox.cancelAttach(failure('session_deleted', 'the session was deleted'));
+  executions.endAll('interrupted', reason);
+  runtime.look();
+  logInfo('session_ending', { session_id: facts.sessionId, reason });
+
+  const [isGone] = await Promise.all([destroySandbox(runtime), forgetInTenant(runtime, env)]);
+  row.move('destroyed', { purgeAtMs: nowMs + READERS_LEAVE_MS });
+  if (isGone) await confirmGone(runtime);
+  runtime.look();
+}
+
+/** An eviction came between: what it left half done is done again, the sandbox is the alarm's. */
+export async function resumeEnding(runtime: SessionRuntime, env: Env): Promise<void> {
+  runtime.executions.endAll('interrupted', 'session_deleted');
+  runtime.row.move('destroyed', { purgeAtMs: Date.now() + READERS_LEAVE_MS });
+  runtime.look();
+  await forgetInTenant(runtime, env);
+}
+
+async function forgetInTenant({ row }: SessionRuntime, env: Env): Promise<void> {
+  const { tenant, sessionId } = row.record.facts;
+  try {
+    await env.TENANT.getByName(tenant).forgetSession(sessionId);
+  } catch (error: unknown) {
+    logWarning('session_not_forgotten', { session_id: sessionId, detail: messageOf(error) });
+  }
+}
+
+async function destroySandbox(runtime: SessionRuntime): Promise<boolean> {
+  const { sandbox } = runtime;
+  try {
+    const gone = sandbox.gone(CONFIRMATION_MS);
+    await Promise.race([sandbox.sendDestroy(), gone]);
+    return await gone;
+  } catch (error: unknown) {
+    logWarning('destroy_failed', { detail: messageOf(error) });
+    return false;
+  }
+}
+
+/** The host confirmed: nobody has to hear of this session any more. */
+export async function confirmGone(runtime: SessionRuntime): Promise<void> {
+  runtime.sandbox.markDestroyed();
+  runtime.link.fence();
+  await runtime.sandbox.forgetAtHost();
+}
+
+/** From the alarm: the host has not confirmed yet, so it is told once more. */
+export async function destroyAgain(runtime: SessionRuntime, nowMs: number): Promise<void> {
+  const { row, sandbox } = runtime;
+  const { destroyAtMs, destroyTries, sandbox: state } = row.record;
+  if (destroyAtMs === null || destroyAtMs > nowMs || state === 'destroyed') return;
+  row.patch({ destroyAtMs: nextDestroyTry(destroyTries, nowMs), destroyTries: destroyTries + 1 });
+  await sandbox.sendDestroy();
+}
+
+/** From the alarm: removes what is left of a destroyed session, but for the row that says so. */
+export function purge(runtime: SessionRuntime, nowMs: number): void {
+  const { row, store } = runtime;
+  const { purgeAtMs } = row.record;
+  if (purgeAtMs === null || purgeAtMs > nowMs) return;
+  store.transaction(() => store.deleteUnkeyed());
+  const isLast = store.executionCount() === 0 || nowMs >= row.record.lastActivityAtMs + KEYS_LIVE_MS;
+  if (isLast) store.transaction(() => store.deleteHistory());
+  row.patch({ purgeAtMs: isLast ? null : row.record.lastActivityAtMs + KEYS_LIVE_MS });
+}
+
+/** The host is dead: what ran there is unknown, and the session cannot go on. */
+export async function loseHost(runtime: SessionRuntime, env: Env): Promise<void> {
+  const { row, executions } = runtime;
+  if (!row.isLive) return;
+  row.move('error', { errorCode: 'host_lost', errorDetail: 'the host of the session is gone', destroyAtMs: Date.now() });
+  const why = failure('host_lost', 'the host of the session is gone');
+  for (const record of executions.open) executions.answer(record, () => why);
+  executions.endAll('unknown', 'host_lost');
+  runtime.sandbox.cancelAttach(why);
+  runtime.link.fence();
+  runtime.look();
+  logWarning('session_host_lost', { session_id: row.record.facts.sessionId });
+  const { tenant, subject } = row.record.facts;
+  await env.TENANT.getByName(tenant).recordSession({ subject, entry: listEntry(row.record, 'error') });
+}

@@ -1,0 +1,311 @@
+/**
+ * What an execution wrote, as its readers see it: the replay window in rows, then the ring in memory, then the last
+ * bytes of each stream in rows. Everything but the ring is read from rows, so an eviction takes nothing but the ring.
+ */
+import type { StreamName } from '../../../shared/execution.ts';
+import { MAX_RESULT_PARTS_BYTES, READER_GRACE_MS, REPLAY_WINDOW_BYTES } from '../../../shared/limits.ts';
+import { OutputRing } from './output-ring.ts';
+import type { OutputPiece, PartPiece } from './records.ts';
+import { type SessionStore, TAIL_ROWS_FROM } from './store.ts';
+
+/** Where a reader stands. */
+export interface ReaderPosition {
+  stdout: number;
+  stderr: number;
+  /** Next row of the window, next piece of the ring, next row of the last bytes. */
+  row: number;
+  ring: number;
+  tailRow: number;
+}
+
+/** Bytes of the last part of a stream that a host may send, both streams together; beyond it they are let go. */
+const MAX_TAIL_BYTES = 2 * 1024 * 1024;
+/** Rows are joined up to this size, well below SQLite's limit for one value. */
+const MAX_ROW_BYTES = 262_144;
+
+export class EventLog {
+  readonly n: number;
+  readonly #store: SessionStore;
+  readonly #end: Record<StreamName, number>;
+  readonly #ring = new OutputRing();
+  readonly #readers = new Set<ReaderPosition>();
+  readonly #wakers = new Set<() => void>();
+  readonly #onRelease: () => void;
+  #pending: { tail: boolean; piece: OutputPiece }[] = [];
+  #pendingParts: PartPiece[] = [];
+  #pendingBytes = 0;
+  #nextRow: number;
+  #nextTailRow: number;
+  #nextPart: number;
+  #windowBytes: number;
+  #windowOpen: boolean;
+  #tailBytes = 0;
+  #partBytes = 0;
+  /** Readers are not waited for: until one of them moves on … */
+  #freeRun = false;
+  /** … or ever again. */
+  #unheld = false;
+  #graceTimer: ReturnType<typeof setTimeout> | undefined;
+  #ended = false;
+
+  /** `onRelease` is called when frames that were held may be acknowledged. */
+  constructor(n: number, store: SessionStore, onRelease: () => void) {
+    this.n = n;
+    this.#store = store;
+    this.#onRelease = onRelease;
+    const extent = store.outputExtent(n);
+    this.#end = { stdout: extent.stdoutEnd, stderr: extent.stderrEnd };
+    this.#nextRow = extent.nextRow;
+    this.#nextTailRow = extent.nextTailRow;
+    this.#windowBytes = extent.windowBytes;
+    this.#windowOpen = this.#windowBytes < REPLAY_WINDOW_BYTES;
+    this.#nextPart = store.parts(n).length;
+  }
+
+  get pendingBytes(): number {
+    return this.#pendingBytes;
+  }
+
+  get hasReaders(): boolean {
+    return this.#readers.size > 0;
+  }
+
+  get hasRing(): boolean {
+    return !this.#ring.isEmpty;
+  }
+
+  /** Frame from which on nothing may be acknowledged yet. */
+  get heldFrom(): number | undefined {
+    return this.#ring.heldFrom;
+  }
+
+  endOf(stream: StreamName): number {
+    return this.#end[stream];
+  }
+
+  output(piece: OutputPiece, seq: number): void {
+    const fresh = beyond(piece, this.#end[piece.stream]);
+    if (fresh === undefined || this.#ended) return;
+    this.#end[fresh.stream] = fresh.offset + fresh.bytes.length;
+    if (this.#windowOpen && this.#fitsWindow(fresh)) {
+      this.#windowBytes += fresh.bytes.length;
+      this.#pendingBytes += fresh.bytes.length;
+      this.#pending.push({ tail: false, piece: fresh });
+      return;
+    }
+    this.#windowOpen = false;
+    this.#ring.push({ ...fresh, seq });
+    this.#settle();
+    this.wake();
+  }
+
+  #fitsWindow(piece: OutputPiece): boolean {
+    return (
+      this.#windowBytes + piece.bytes.length <= REPLAY_WINDOW_BYTES &&
+      this.#nextRow + this.#pending.length < TAIL_ROWS_FROM
+    );
+  }
+
+  /** Kept unless the window has it: only what is in rows outlives this object. */
+  tail(piece: OutputPiece): void {
+    const isInWindow =
+      this.#windowOpen && piece.offset + piece.bytes.length <= this.#end[piece.stream];
+    if (isInWindow) return;
+    if (this.#ended || this.#tailBytes + piece.bytes.length > MAX_TAIL_BYTES) return;
+    this.#tailBytes += piece.bytes.length;
+    this.#pendingBytes += piece.bytes.length;
+    this.#pending.push({ tail: true, piece });
+  }
+
+  part(part: PartPiece): void {
+    if (this.#ended || this.#partBytes + part.bytes.length > MAX_RESULT_PARTS_BYTES) return;
+    this.#partBytes += part.bytes.length;
+    this.#pendingBytes += part.bytes.length;
+    this.#pendingParts.push(part);
+  }
+
+  /** Writes what is pending. The caller has a transaction open. */
+  flush(): void {
+    for (const { tail, piece } of joined(this.#pending)) {
+      this.#store.insertOutput(this.n, tail ? this.#nextTailRow++ : this.#nextRow++, piece);
+    }
+    for (const part of this.#pendingParts) this.#store.insertPart(this.n, this.#nextPart++, part);
+    this.#pending = [];
+    this.#pendingParts = [];
+    this.#pendingBytes = 0;
+    this.wake();
+  }
+
+  /** Bytes of a stream as far as they are known without a hole from 0 on, rows and pending ones together. */
+  wholeStream(stream: StreamName): Uint8Array[] {
+    const rows = this.#store.outputRows(this.n, { from: 0, to: Number.MAX_SAFE_INTEGER }, Number.POSITIVE_INFINITY);
+    const pieces: OutputPiece[] = [...rows, ...this.#pending.map(({ piece }) => piece)];
+    const whole: Uint8Array[] = [];
+    let end = 0;
+    for (const piece of pieces) {
+      if (piece.stream !== stream || piece.offset > end) continue;
+      const fresh = beyond(piece, end);
+      if (fresh === undefined) continue;
+      whole.push(fresh.bytes);
+      end += fresh.bytes.length;
+    }
+    return whole;
+  }
+
+  addReader(position: ReaderPosition): void {
+    this.#readers.add(position);
+    this.#progressed();
+  }
+
+  removeReader(position: ReaderPosition): void {
+    this.#readers.delete(position);
+    this.#settle();
+  }
+
+  /** The next pieces after a position, which moves behind them; empty when there is nothing yet. */
+  read(position: ReaderPosition, maxBytes: number): OutputPiece[] {
+    const rows = this.#readRows(position, maxBytes);
+    const pieces = rows.length > 0 ? rows : this.#readRing(position, maxBytes);
+    if (pieces.length > 0) this.#progressed();
+    return pieces;
+  }
+
+  #readRows(position: ReaderPosition, maxBytes: number): OutputPiece[] {
+    while (position.row < this.#nextRow) {
+      const rows = this.#store.outputRows(this.n, { from: position.row, to: TAIL_ROWS_FROM }, maxBytes);
+      position.row = (rows.at(-1)?.index ?? this.#nextRow - 1) + 1;
+      const fresh = advance(position, rows);
+      if (fresh.length > 0) return fresh;
+    }
+    return [];
+  }
+
+  #readRing(position: ReaderPosition, maxBytes: number): OutputPiece[] {
+    const { pieces, next } = this.#ring.read(position.ring, maxBytes);
+    position.ring = next;
+    const fresh = advance(position, pieces);
+    if (fresh.length > 0 || !this.#ended) return fresh;
+    const rows = this.#store.outputRows(
+      this.n,
+      { from: Math.max(position.tailRow, TAIL_ROWS_FROM), to: Number.MAX_SAFE_INTEGER },
+      maxBytes,
+    );
+    position.tailRow = (rows.at(-1)?.index ?? position.tailRow - 1) + 1;
+    return advance(position, rows);
+  }
+
+  /** Nothing is added any more: readers may come to the end. */
+  end(): void {
+    this.#ended = true;
+    this.neverHold();
+    this.wake();
+  }
+
+  get hasEnded(): boolean {
+    return this.#ended;
+  }
+
+  /** Stops holding the program back for readers: it is over its deadline, or over. */
+  neverHold(): void {
+    this.#unheld = true;
+    this.#settle();
+  }
+
+  /** Resolves at the next change. */
+  changed(): { promise: Promise<void>; cancel: () => void } {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#wakers.add(resolve);
+    return { promise, cancel: () => void this.#wakers.delete(resolve) };
+  }
+
+  wake(): void {
+    const wakers = [...this.#wakers];
+    this.#wakers.clear();
+    for (const wake of wakers) wake();
+  }
+
+  #progressed(): void {
+    this.#freeRun = false;
+    clearTimeout(this.#graceTimer ?? null);
+    this.#graceTimer = undefined;
+    this.#settle();
+  }
+
+  /** Trims the ring; what stays over the budget waits for readers, but not longer than their grace. */
+  #settle(): void {
+    if (this.#ring.isEmpty) return;
+    const held = this.#ring.heldFrom;
+    this.#ring.trim((piece) => this.#freeRun || this.#unheld || this.#wasReadByAll(piece));
+    if (!this.#ring.isOverBudget) {
+      clearTimeout(this.#graceTimer ?? null);
+      this.#graceTimer = undefined;
+    } else {
+      this.#graceTimer ??= setTimeout(() => {
+        this.#graceTimer = undefined;
+        this.#freeRun = true;
+        this.#settle();
+      }, READER_GRACE_MS);
+    }
+    if (held !== undefined && held !== this.#ring.heldFrom) this.#onRelease();
+  }
+
+  #wasReadByAll(piece: OutputPiece): boolean {
+    if (this.#readers.size === 0) return false;
+    const end = piece.offset + piece.bytes.length;
+    for (const reader of this.#readers) if (reader[piece.stream] < end) return false;
+    return true;
+  }
+}
+
+/** The part of a piece from `from` on. */
+function beyond(piece: OutputPiece, from: number): OutputPiece | undefined {
+  if (piece.offset >= from) return piece.bytes.length === 0 ? undefined : piece;
+  const skipped = from - piece.offset;
+  if (skipped >= piece.bytes.length) return undefined;
+  return { stream: piece.stream, offset: from, bytes: piece.bytes.subarray(skipped) };
+}
+
+/** Moves a position over pieces; gives those parts that it had not passed. A jump in offsets is a gap. */
+function advance(position: ReaderPosition, pieces: readonly OutputPiece[]): OutputPiece[] {
+  return pieces.flatMap((piece) => {
+    const fresh = beyond(piece, position[piece.stream]);
+    if (fresh === undefined) return [];
+    position[piece.stream] = fresh.offset + fresh.bytes.length;
+    return [fresh];
+  });
+}
+
+function joined(pending: readonly { tail: boolean; piece: OutputPiece }[]): { tail: boolean; piece: OutputPiece }[] {
+  const rows: { tail: boolean; stream: StreamName; offset: number; end: number; chunks: Uint8Array[] }[] = [];
+  for (const { tail, piece } of pending) {
+    const last = rows.at(-1);
+    const end = piece.offset + piece.bytes.length;
+    if (
+      last?.stream === piece.stream &&
+      last.tail === tail &&
+      last.end === piece.offset &&
+      end - last.offset <= MAX_ROW_BYTES
+    ) {
+      last.chunks.push(piece.bytes);
+      last.end = end;
+    } else {
+      rows.push({ tail, stream: piece.stream, offset: piece.offset, end, chunks: [piece.bytes] });
+    }
+  }
+  return rows.map(({ tail, stream, offset, chunks }) => ({
+    tail,
+    piece: { stream, offset, bytes: joinBytes(chunks) },
+  }));
+}
+
+function joinBytes(chunks: readonly Uint8Array[]): Uint8Array {
+  const [first] = chunks;
+  if (first !== undefined && chunks.length === 1) return first;
+  const whole = new Uint8Array(chunks.reduce((total, chunk) => total + chunk.length, 0));
+  let offset = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, offset);
+    offset += chunk.length;
+  }
+  return whole;
+}

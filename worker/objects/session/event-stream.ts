@@ -1,0 +1,172 @@
+/** The events of one execution as server-sent events: from a cursor to the end, every byte once. */
+import { concatBytes, utf8 } from '../../../shared/encoding.ts';
+import { type EventCursor, type Execution, formatCursor, type StreamEvent } from '../../../shared/execution.ts';
+import { SSE_HEARTBEAT_MS } from '../../../shared/limits.ts';
+import type { EventLog, ReaderPosition } from './event-log.ts';
+import type { OutputPiece } from './records.ts';
+import { streamText } from './stream-text.ts';
+import { TAIL_ROWS_FROM } from './store.ts';
+
+/** Output that is put into one event at most, unless one piece is longer. */
+const EVENT_BYTES = 131_072;
+
+export interface EventStreamSource {
+  executionId: string;
+  log: EventLog;
+  encoding: 'utf-8' | 'base64';
+  /** When the execution started, as soon as that is known. */
+  startedAt: () => string | null;
+  /** The result without the text of its streams, once the execution has ended. */
+  ended: () => Execution | undefined;
+}
+
+export function eventStream(source: EventStreamSource, cursor: EventCursor): Response {
+  const reader = new EventReader(source, cursor);
+  const body = new ReadableStream<Uint8Array>({
+    start(controller) {
+      // Names the place before the first event, so that a stream cut early can be taken up again.
+      controller.enqueue(utf8(`: ${source.executionId}\nid: ${formatCursor(reader.cursor)}\n\n`));
+    },
+    async pull(controller) {
+      const text = await reader.next();
+      if (text === undefined) controller.close();
+      else controller.enqueue(utf8(text));
+    },
+    cancel() {
+      reader.close();
+    },
+  });
+  return new Response(body, {
+    headers: { 'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no' },
+  });
+}
+
+class EventReader {
+  readonly cursor: EventCursor;
+  readonly #source: EventStreamSource;
+  readonly #position: ReaderPosition;
+  /** Events other than output that were passed so far, given or skipped. */
+  #others = 0;
+  #closed = false;
+
+  constructor(source: EventStreamSource, cursor: EventCursor) {
+    this.#source = source;
+    this.cursor = { ...cursor };
+    this.#position = {
+      stdout: cursor.stdoutBytes,
+      stderr: cursor.stderrBytes,
+      row: 0,
+      ring: 0,
+      tailRow: TAIL_ROWS_FROM,
+    };
+    source.log.addReader(this.#position);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#source.log.removeReader(this.#position);
+  }
+
+  /** Text of the next events; `undefined` at the end. */
+  async next(): Promise<string | undefined> {
+    while (!this.#closed) {
+      const text = this.#ready();
+      if (text !== '') return text;
+      if (this.#source.ended() !== undefined) break;
+      if (!(await this.#changed())) return ': heartbeat\n\n';
+    }
+    this.close();
+    return undefined;
+  }
+
+  #ready(): string {
+    const { log, startedAt, ended } = this.#source;
+    const started = this.#started(startedAt());
+    // Taken before the read: what ends between the two is given by the next call.
+    const execution = ended();
+    const pieces = log.read(this.#position, EVENT_BYTES);
+    const output = this.#output(pieces);
+    if (execution === undefined || pieces.length > 0) return started + output;
+    return started + output + this.#closing(execution);
+  }
+
+  #started(startedAt: string | null): string {
+    if (startedAt === null || this.#others > 0) return '';
+    return this.#other({ event: 'started', execution_id: this.#source.executionId, started_at: startedAt });
+  }
+
+  #output(pieces: readonly OutputPiece[]): string {
+    let text = '';
+    for (const run of runsOf(pieces)) {
+      const at = run.stream === 'stdout' ? 'stdoutBytes' : 'stderrBytes';
+      if (run.offset > this.cursor[at]) text += this.#gap(run.stream, run.offset);
+      this.cursor[at] = run.offset + run.bytes.length;
+      const { encoding } = this.#source;
+      text += this.#event({
+        event: run.stream,
+        offset: run.offset,
+        text: streamText(run.bytes, encoding),
+        encoding,
+      });
+    }
+    return text;
+  }
+
+  #gap(stream: 'stdout' | 'stderr', to: number): string {
+    const at = stream === 'stdout' ? 'stdoutBytes' : 'stderrBytes';
+    const from = this.cursor[at];
+    this.cursor[at] = to;
+    return this.#event({ event: 'gap', stream, from, to });
+  }
+
+  #closing(execution: Execution): string {
+    let text = '';
+    if (execution.stdout_bytes > this.cursor.stdoutBytes) text += this.#gap('stdout', execution.stdout_bytes);
+    if (execution.stderr_bytes > this.cursor.stderrBytes) text += this.#gap('stderr', execution.stderr_bytes);
+    for (const { mime, data } of execution.results) text += this.#other({ event: 'result', mime, data });
+    text += this.#other({ event: 'end', execution });
+    this.close();
+    return text;
+  }
+
+  /** An event that is not output: counted, and given unless the cursor is behind it already. */
+  #other(event: StreamEvent): string {
+    this.#others += 1;
+    if (this.#others <= this.cursor.otherEvents) return '';
+    this.cursor.otherEvents = this.#others;
+    return this.#event(event);
+  }
+
+  #event(event: StreamEvent): string {
+    return `id: ${formatCursor(this.cursor)}\nevent: ${event.event}\ndata: ${JSON.stringify(event)}\n\n`;
+  }
+
+  /** Waits for a change; false when it is time for a heartbeat. */
+  async #changed(): Promise<boolean> {
+    const change = this.#source.log.changed();
+    const { promise: silence, resolve } = Promise.withResolvers<false>();
+    const timer = setTimeout(() => resolve(false), SSE_HEARTBEAT_MS);
+    try {
+      return await Promise.race([change.promise.then(() => true), silence]);
+    } finally {
+      clearTimeout(timer);
+      change.cancel();
+    }
+  }
+}
+
+/** Neighbouring pieces of one stream as one, up to the size of an event. */
+function runsOf(pieces: readonly OutputPiece[]): OutputPiece[] {
+  const runs: { stream: OutputPiece['stream']; offset: number; length: number; chunks: Uint8Array[] }[] = [];
+  for (const { stream, offset, bytes } of pieces) {
+    const last = runs.at(-1);
+    const joins = last?.stream === stream && last.offset + last.length === offset && last.length < EVENT_BYTES;
+    if (joins) {
+      last.chunks.push(bytes);
+      last.length += bytes.length;
+    } else {
+      runs.push({ stream, offset, length: bytes.length, chunks: [bytes] });
+    }
+  }
+  return runs.map(({ stream, offset, chunks }) => ({ stream, offset, bytes: concatBytes(chunks) }));
+}

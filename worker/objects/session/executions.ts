@@ -1,0 +1,238 @@
+/** The executions of this session that have not ended: how they are accepted, move and end. */
+import type { Envelope } from '../../../shared/dsse.ts';
+import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import type { Execution, ExecutionOutcome } from '../../../shared/execution.ts';
+import type { Relay } from '../../../shared/grant.ts';
+import { newId } from '../../../shared/ids.ts';
+import { isTerminal, moveExecution, type TerminalStatus } from '../../../shared/lifecycle.ts';
+import { MAX_QUEUED_EXECUTIONS } from '../../../shared/limits.ts';
+import { BUILT_IN_TOOLS, ToolNameSchema } from '../../../shared/tool.ts';
+import { logWarning } from '../log.ts';
+import { pruneHistory } from './history.ts';
+import type { EventLogs } from './logs.ts';
+import type { ExecuteInput } from './port.ts';
+import type { ExecutionRecord } from './records.ts';
+import { executionView } from './result.ts';
+import type { SessionRow } from './session-row.ts';
+import type { SessionStore } from './store.ts';
+import { Waiters } from './waiters.ts';
+
+/** A receipt that was checked and signed by the edge too, and its place in the chain. */
+export interface ChainLink {
+  envelope: Envelope;
+  seq: number;
+  sha256: string;
+}
+
+interface End extends Pick<Partial<ExecutionOutcome>, 'exit_code' | 'signal' | 'error' | 'reason' | 'state_lost'> {
+  status: TerminalStatus;
+  outcome?: ExecutionOutcome;
+  receipt?: ChainLink;
+}
+
+/** Arguments as they travel to the host: these bytes are hashed into the grant. */
+export interface Arguments {
+  text: string;
+  sha256: string;
+}
+
+export interface ExecutionsPort {
+  /** Highest frame of the host that is taken in: written with each end. */
+  lastSeq(): number;
+  /** An execution ended: the next may run, timers go. */
+  ended(record: ExecutionRecord): void;
+}
+
+export class Executions {
+  readonly #row: SessionRow;
+  readonly #store: SessionStore;
+  readonly #logs: EventLogs;
+  readonly #port: ExecutionsPort;
+  readonly #waiters = new Waiters();
+  readonly #unwritten = new Set<ExecutionRecord>();
+  #open: ExecutionRecord[];
+  #lastNumber: number;
+
+  constructor(row: SessionRow, store: SessionStore, logs: EventLogs, port: ExecutionsPort) {
+    this.#row = row;
+    this.#store = store;
+    this.#logs = logs;
+    this.#port = port;
+    this.#open = store.openExecutions();
+    this.#lastNumber = store.lastNumber();
+  }
+
+  get open(): readonly ExecutionRecord[] {
+    return this.#open;
+  }
+
+  get total(): number {
+    return this.#lastNumber;
+  }
+
+  /** The one that the host has, if any. */
+  get inFlight(): ExecutionRecord | undefined {
+    return this.#open.find(({ status }) => status !== 'queued');
+  }
+
+  get firstQueued(): ExecutionRecord | undefined {
+    return this.#open.find(({ status }) => status === 'queued');
+  }
+
+  /** Writes the row of a new execution; the queue is bounded. */
+  accept(input: ExecuteInput, given: Arguments, relay: Relay): Outcome<ExecutionRecord> {
+    const tool = ToolNameSchema.safeParse(input.body.tool_name);
+    if (!tool.success) return failure('tool_not_found', `there is no tool ${input.body.tool_name}`);
+    const queued = this.#open.filter(({ status }) => status === 'queued').length;
+    if (queued >= MAX_QUEUED_EXECUTIONS) {
+      return failure('queue_full', `${queued} executions wait in this session`, { retry_after_s: 1 });
+    }
+    const nowMs = Date.now();
+    const record: ExecutionRecord = {
+      n: this.#lastNumber + 1,
+      executionId: newId('exe'),
+      tool: tool.data,
+      toolVersion: BUILT_IN_TOOLS[tool.data].version,
+      arguments: given.text,
+      argsSha256: given.sha256,
+      timeoutMs: input.body.timeout_ms,
+      relay,
+      encoding: input.body.encoding,
+      status: 'queued',
+      idempotencyKey: input.idempotency?.key ?? null,
+      fingerprint: input.idempotency?.fingerprint ?? null,
+      requestId: input.requestId,
+      epoch: this.#row.record.epoch,
+      grants: [],
+      createdAtMs: nowMs,
+      sentAtMs: null,
+      deadlineAtMs: null,
+      startedAt: null,
+      finishedAt: null,
+      durationMs: null,
+      exitCode: null,
+      signal: null,
+      error: null,
+      reason: null,
+      stateLost: false,
+      stdoutBytes: 0,
+      stderrBytes: 0,
+      admitMs: Math.max(0, nowMs - input.admittedMs),
+      placeMs: 0,
+      interruptRequested: false,
+    };
+    this.#store.insertExecution(record);
+    this.#lastNumber = record.n;
+    this.#open.push(record);
+    return success(record);
+  }
+
+  find(executionId: string): ExecutionRecord | undefined {
+    return this.#open.find((record) => record.executionId === executionId) ?? this.#store.execution(executionId);
+  }
+
+  findByKey(key: string): ExecutionRecord | undefined {
+    return this.#open.find((record) => record.idempotencyKey === key) ?? this.#store.executionByKey(key);
+  }
+
+  patch(record: ExecutionRecord, patch: Partial<ExecutionRecord>): void {
+    this.#store.updateExecution(record.n, patch);
+    Object.assign(record, patch);
+  }
+
+  /** Written with the next batch: what the host says of a start is sent again if it is lost. */
+  started(executionId: string, startedAt: string): boolean {
+    const record = this.#open.find((candidate) => candidate.executionId === executionId);
+    const moved = record === undefined ? undefined : moveExecution(record.status, 'running');
+    if (record === undefined || moved?.ok !== true) return false;
+    record.status = moved.value;
+    record.startedAt = startedAt;
+    this.#unwritten.add(record);
+    this.#logs.of(record).wake();
+    return true;
+  }
+
+  /** Writes what is pending of all executions. The caller has a transaction open. */
+  flush(): void {
+    this.#logs.flush();
+    for (const { n, status, startedAt } of this.#unwritten) {
+      this.#store.updateExecution(n, { status, startedAt });
+    }
+    this.#unwritten.clear();
+  }
+
+  /** The one way to an end. A status that cannot be left for this one stays; a receipt is kept in either case. */
+  end(record: ExecutionRecord, end: End): void {
+    const moved = moveExecution(record.status, end.status);
+    if (!moved.ok) logWarning('late_end', { execution_id: record.executionId, detail: moved.detail });
+    const patch = moved.ok ? this.#endPatch(record, end) : undefined;
+    const { receipt } = end;
+    this.#store.transaction(() => {
+      this.flush();
+      if (patch !== undefined) this.#store.updateExecution(record.n, patch);
+      if (receipt !== undefined) this.#store.insertReceipt(receipt.seq, record.executionId, receipt.envelope);
+      this.#row.patch({
+        lastSeq: this.#port.lastSeq(),
+        ...(receipt === undefined ? {} : { chainSeq: receipt.seq, chainSha256: receipt.sha256 }),
+        ...(patch === undefined ? {} : { lastActivityAtMs: Date.now() }),
+      });
+      pruneHistory(this.#store, record.n);
+    });
+    if (patch === undefined) return;
+    Object.assign(record, patch);
+    this.#open = this.#open.filter((other) => other !== record);
+    this.#logs.end(record);
+    this.answer(record, () => success(this.view(record)));
+    this.#port.ended(record);
+  }
+
+  #endPatch(record: ExecutionRecord, end: End): Partial<ExecutionRecord> {
+    const { outcome } = end;
+    const log = record.status === 'queued' ? undefined : this.#logs.of(record);
+    const finishedAt = outcome?.finished_at ?? new Date().toISOString();
+    return {
+      status: end.status,
+      arguments: null,
+      startedAt: outcome?.started_at ?? record.startedAt,
+      finishedAt,
+      durationMs: outcome?.duration_ms ?? durationMs(record.startedAt, finishedAt),
+      exitCode: outcome?.exit_code ?? null,
+      signal: outcome?.signal ?? null,
+      error: outcome?.error ?? null,
+      reason: end.reason ?? outcome?.reason ?? null,
+      stateLost: record.stateLost || outcome?.state_lost === true,
+      stdoutBytes: Math.max(outcome?.stdout_bytes ?? 0, log?.endOf('stdout') ?? 0),
+      stderrBytes: Math.max(outcome?.stderr_bytes ?? 0, log?.endOf('stderr') ?? 0),
+    };
+  }
+
+  /** Ends everything that has not ended: what was never sent as `cancelled`, the rest as `inFlight`. */
+  endAll(inFlight: 'interrupted' | 'unknown', reason: string): void {
+    for (const record of [...this.#open]) {
+      this.end(record, { status: record.status === 'queued' ? 'cancelled' : inFlight, reason });
+    }
+  }
+
+  /** Answers those who wait, with something else than the result. */
+  answer(record: ExecutionRecord, answer: () => Outcome<Execution>): void {
+    this.#waiters.answer(record.executionId, answer);
+  }
+
+  /** Resolves with the result at the end. */
+  async wait(record: ExecutionRecord): Promise<Outcome<Execution>> {
+    if (isTerminal(record.status)) return success(this.view(record));
+    return this.#waiters.wait(record.executionId);
+  }
+
+  view(record: ExecutionRecord, options: { encoding?: 'utf-8' | 'base64'; withoutText?: boolean } = {}): Execution {
+    return executionView(record, this.#store, {
+      sessionId: this.#row.record.facts.sessionId,
+      encoding: options.encoding ?? record.encoding,
+      withoutText: options.withoutText ?? false,
+    });
+  }
+}
+
+function durationMs(startedAt: string | null, finishedAt: string): number | null {
+  return startedAt === null ? null : Math.max(0, Date.parse(finishedAt) - Date.parse(startedAt));
+}

@@ -1,0 +1,163 @@
+/** Takes in the frames of the host: each once, in order, and kept before it is acknowledged. */
+import { counterSign } from '../../../shared/dsse.ts';
+import { concatBytes } from '../../../shared/encoding.ts';
+import type { SequencedUp } from '../../../shared/frames.ts';
+import { isTerminal } from '../../../shared/lifecycle.ts';
+import type { Configuration } from '../../configuration.ts';
+import { logWarning } from '../log.ts';
+import type { Acknowledgement } from './acknowledgement.ts';
+import type { Executions } from './executions.ts';
+import type { EventLogs } from './logs.ts';
+import { checkReceipt } from './receipt-check.ts';
+import type { ExecutionRecord } from './records.ts';
+import type { LostReason, SandboxKeeper } from './sandbox.ts';
+import type { SessionRow } from './session-row.ts';
+import type { SessionStore } from './store.ts';
+
+type Frame<Type extends SequencedUp['type']> = Extract<SequencedUp, { type: Type }>;
+
+export interface IntakePort {
+  ready(): void;
+  sandboxLost(reason: LostReason): void;
+}
+
+export class Intake {
+  readonly #row: SessionRow;
+  readonly #store: SessionStore;
+  readonly #logs: EventLogs;
+  readonly #executions: Executions;
+  readonly #sandbox: SandboxKeeper;
+  readonly #acknowledgement: Acknowledgement;
+  readonly #configuration: Configuration;
+  readonly #port: IntakePort;
+
+  constructor(parts: {
+    row: SessionRow;
+    store: SessionStore;
+    logs: EventLogs;
+    executions: Executions;
+    sandbox: SandboxKeeper;
+    acknowledgement: Acknowledgement;
+    configuration: Configuration;
+    port: IntakePort;
+  }) {
+    this.#row = parts.row;
+    this.#store = parts.store;
+    this.#logs = parts.logs;
+    this.#executions = parts.executions;
+    this.#sandbox = parts.sandbox;
+    this.#acknowledgement = parts.acknowledgement;
+    this.#configuration = parts.configuration;
+    this.#port = parts.port;
+  }
+
+  take(frame: SequencedUp, payload: Uint8Array): Promise<void> | undefined {
+    // What a former sandbox says changes nothing.
+    if (frame.epoch !== this.#row.record.epoch || this.#acknowledgement.hasSeen(frame.seq)) return undefined;
+    switch (frame.type) {
+      case 'ready':
+        this.#sandbox.ready(frame);
+        this.#acknowledgement.tookLast(frame.seq);
+        this.#port.ready();
+        return undefined;
+      case 'started':
+        this.#took(frame, payload, this.#executions.started(frame.execution_id, frame.started_at));
+        return undefined;
+      case 'output':
+        return this.#piece(frame, payload, (record) => {
+          const { stream, offset } = frame;
+          this.#logs.of(record).output({ stream, offset, bytes: payload }, frame.seq);
+        });
+      case 'tail':
+        return this.#piece(frame, payload, (record) => {
+          const { stream, offset } = frame;
+          this.#logs.of(record).tail({ stream, offset, bytes: payload });
+        });
+      case 'part':
+        return this.#piece(frame, payload, (record) => {
+          const { field, index: idx, mime, last } = frame;
+          this.#logs.of(record).part({ field, idx, mime, last, bytes: payload });
+        });
+      case 'finished':
+        return this.#finished(frame);
+      case 'refused':
+        this.#refused(frame);
+        this.#took(frame, payload, false);
+        return undefined;
+      case 'sandbox_lost':
+        this.#port.sandboxLost(frame.reason);
+        this.#acknowledgement.tookLast(frame.seq);
+        return undefined;
+    }
+  }
+
+  #took(frame: SequencedUp, payload: Uint8Array, needsWrite: boolean): void {
+    this.#acknowledgement.took(frame.seq, payload.length, needsWrite);
+  }
+
+  /** A piece of what an open execution wrote; of any other it is dropped. */
+  #piece(
+    frame: Frame<'output' | 'tail' | 'part'>,
+    payload: Uint8Array,
+    keep: (record: ExecutionRecord) => void,
+  ): undefined {
+    const record = this.#executions.open.find(({ executionId }) => executionId === frame.execution_id);
+    if (record === undefined || record.status === 'queued') {
+      this.#drop(frame, 'no such execution is running');
+      return this.#took(frame, payload, false) ?? undefined;
+    }
+    keep(record);
+    this.#took(frame, payload, this.#logs.of(record).pendingBytes > 0);
+    return undefined;
+  }
+
+  async #finished(frame: Frame<'finished'>): Promise<void> {
+    const record = this.#executions.find(frame.execution_id);
+    if (record === undefined || record.status === 'queued') this.#drop(frame, 'no such execution was sent');
+    else if (this.#store.receipt(record.executionId) === undefined) await this.#end(record, frame);
+    // Whatever came of it, the frame need not come again.
+    this.#acknowledgement.tookLast(frame.seq);
+  }
+
+  async #end(record: ExecutionRecord, frame: Frame<'finished'>): Promise<void> {
+    const isLate = isTerminal(record.status);
+    const checked = await checkReceipt({
+      envelope: frame.receipt,
+      outcome: frame.outcome,
+      record,
+      session: this.#row.record,
+      // Bytes that came after the end were not kept: nothing is shown that they could contradict.
+      stream: isLate ? undefined : (name) => concatBytes(this.#logs.of(record).wholeStream(name)),
+    });
+    if (!checked.ok) return this.#drop(frame, checked.detail);
+    const envelope = await counterSign(frame.receipt, checked.payload, this.#configuration.receipt);
+    if (!this.#row.isLive) return;
+    this.#acknowledgement.writes(frame.seq);
+    this.#executions.end(record, {
+      status: checked.receipt.status,
+      outcome: frame.outcome,
+      receipt: { envelope, seq: checked.receipt.seq, sha256: checked.sha256 },
+    });
+  }
+
+  #refused(frame: Frame<'refused'>): void {
+    const record = this.#executions.open.find(({ executionId }) => executionId === frame.execution_id);
+    // A grant that was made again after a lost link may find the first one at work: that is no refusal of the execution.
+    const isOfLastGrant = frame.grant_jti === null || frame.grant_jti === record?.grants.at(-1)?.jti;
+    if (record?.status !== 'granted' || !isOfLastGrant || frame.code === 'grant_replayed') {
+      return this.#drop(frame, `${frame.code}: ${frame.detail}`);
+    }
+    this.#executions.end(record, { status: 'refused', reason: frame.code });
+  }
+
+  /** Seen and not used: of a correct host there is none, so each is worth a line. */
+  #drop(frame: SequencedUp, detail: string): void {
+    logWarning('frame_dropped', {
+      session_id: this.#row.record.facts.sessionId,
+      type: frame.type,
+      seq: frame.seq,
+      execution_id: 'execution_id' in frame ? frame.execution_id : null,
+      detail,
+    });
+  }
+}

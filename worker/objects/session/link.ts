@@ -1,0 +1,270 @@
+/**
+ * The session's link: the WebSocket that its host dialled. At most one socket is the current one; what is known of a
+ * socket lies in its attachment, so the link goes on after hibernation.
+ */
+import * as z from 'zod';
+import {
+  decodeFrame,
+  encodeFrame,
+  PING_TEXT,
+  PONG_TEXT,
+  PROTOCOL_VERSION,
+  type SequencedUp,
+  type SessionLinkDown,
+  type SessionLinkUp,
+  SessionLinkUpSchema,
+} from '../../../shared/frames.ts';
+import { HOST_DEAD_MS, LINK_WINDOW_BYTES, MAX_FRAME_BYTES } from '../../../shared/limits.ts';
+import { type SessionLinkIdentity, SessionLinkIdentitySchema } from '../../links/identity.ts';
+import { CLOSE, isProof, newChallenge } from '../link-proof.ts';
+import { logInfo, logWarning, messageOf } from '../log.ts';
+import { FrameRate } from './frame-rate.ts';
+import type { SessionRow } from './session-row.ts';
+
+const AttachmentSchema = SessionLinkIdentitySchema.extend({
+  phase: z.enum(['challenged', 'proved', 'linked', 'refused']),
+  nonce: z.string(),
+  linkedAtMs: z.number(),
+});
+type SocketState = z.infer<typeof AttachmentSchema>;
+type Hello = Extract<SessionLinkUp, { type: 'hello' }>;
+
+export interface LinkHandlers {
+  /** The stream continues or begins; gives the highest frame of it that is kept. */
+  streamBegins(streamId: string): number;
+  linkUp(): void;
+  linkDown(): void;
+  frame(frame: SequencedUp, payload: Uint8Array): void | Promise<void>;
+}
+
+/** Frames that wait while one before them is being checked; the host's window bounds them, unless it cheats. */
+const MAX_INBOX_BYTES = 2 * LINK_WINDOW_BYTES;
+
+export class SessionLink {
+  readonly #context: DurableObjectState;
+  readonly #origin: string;
+  readonly #row: SessionRow;
+  readonly #handlers: LinkHandlers;
+  readonly #states = new WeakMap<WebSocket, SocketState>();
+  readonly #rate = new FrameRate();
+  #current: WebSocket | undefined;
+  #inbox: { socket: WebSocket; message: ArrayBuffer }[] = [];
+  #inboxBytes = 0;
+  #busy = false;
+
+  constructor(context: DurableObjectState, origin: string, row: SessionRow, handlers: LinkHandlers) {
+    this.#context = context;
+    this.#origin = origin;
+    this.#row = row;
+    this.#handlers = handlers;
+    context.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING_TEXT, PONG_TEXT));
+    this.#current = this.#linkedSockets().at(-1);
+  }
+
+  get isUp(): boolean {
+    return this.#current !== undefined;
+  }
+
+  accept(identity: SessionLinkIdentity): Response {
+    const { 0: client, 1: server } = new WebSocketPair();
+    this.#context.acceptWebSocket(server);
+    const { nonce, frame } = newChallenge();
+    this.#write(server, { ...identity, phase: 'challenged', nonce, linkedAtMs: 0 });
+    server.send(frame);
+    return new Response(null, { status: 101, webSocket: client });
+  }
+
+  /** Sends on the current socket; false where there is none. */
+  send(frames: readonly Uint8Array[]): boolean {
+    if (this.#current === undefined) return false;
+    try {
+      for (const frame of frames) this.#current.send(frame);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  acknowledge(seq: number): void {
+    const frame: SessionLinkDown = { type: 'ack', epoch: this.#row.record.epoch, seq };
+    this.send([encodeFrame(frame)]);
+  }
+
+  /** A peer that vanished without a word leaves a socket that looks open: its heartbeat tells. */
+  dropIfSilent(nowMs: number): void {
+    const socket = this.#current;
+    if (socket === undefined) return;
+    const pongAtMs = this.#context.getWebSocketAutoResponseTimestamp(socket)?.getTime();
+    if (pongAtMs === undefined || nowMs - pongAtMs < HOST_DEAD_MS) return;
+    logWarning('session_link_silent', { silent_ms: nowMs - pongAtMs });
+    this.#drop(socket, CLOSE.internal);
+  }
+
+  /** Tells the host that its sandbox is no longer wanted, and ends every socket. */
+  fence(): void {
+    for (const socket of this.#context.getWebSockets()) {
+      if (this.#state(socket)?.phase === 'linked') this.#fence(socket);
+    }
+    this.#current = undefined;
+  }
+
+  /** Resolves when the frame was dealt with, or was put behind one that takes time. */
+  receive(socket: WebSocket, message: string | ArrayBuffer): Promise<void> | undefined {
+    if (typeof message === 'string') return void this.#violation(socket, 'a text message');
+    if (message.byteLength > MAX_FRAME_BYTES) return void this.#drop(socket, CLOSE.tooBig);
+    if (!this.#rate.allows(Date.now())) return void this.#violation(socket, 'too many frames');
+    if (!this.#busy) return this.#process(socket, message);
+    this.#inbox.push({ socket, message });
+    this.#inboxBytes += message.byteLength;
+    if (this.#inboxBytes > MAX_INBOX_BYTES) this.#violation(socket, 'more than the window');
+    return undefined;
+  }
+
+  closed(socket: WebSocket): void {
+    if (socket === this.#current) {
+      this.#current = undefined;
+      this.#handlers.linkDown();
+    }
+  }
+
+  /** Frames are taken one after the other; only some take time, and those behind them wait. */
+  #process(socket: WebSocket, message: ArrayBuffer): Promise<void> | undefined {
+    const working = this.#frame(socket, message);
+    return working === undefined ? undefined : this.#workThrough(working);
+  }
+
+  async #workThrough(first: Promise<void>): Promise<void> {
+    this.#busy = true;
+    let working: Promise<void> | undefined = first;
+    for (;;) {
+      try {
+        await working;
+      } catch (error: unknown) {
+        logWarning('frame_failed', { detail: messageOf(error) });
+      }
+      const next = this.#inbox.shift();
+      if (next === undefined) break;
+      this.#inboxBytes -= next.message.byteLength;
+      working = this.#frame(next.socket, next.message);
+    }
+    this.#busy = false;
+  }
+
+  #frame(socket: WebSocket, message: ArrayBuffer): Promise<void> | undefined {
+    const state = this.#state(socket);
+    if (state === undefined || state.phase === 'refused') return;
+    const decoded = decodeFrame(message, SessionLinkUpSchema);
+    if (!decoded.ok) return void this.#violation(socket, decoded.detail);
+    const { header, payload } = decoded.value;
+    if (header.type === 'proof') return this.#proof(socket, state, header.signature);
+    if (header.type === 'hello') return void this.#hello(socket, state, header);
+    if (state.phase !== 'linked') return void this.#violation(socket, `${header.type} before hello`);
+    if (socket !== this.#current) return;
+    try {
+      return this.#handlers.frame(header, payload) ?? undefined;
+    } catch (error: unknown) {
+      logWarning('frame_failed', { type: header.type, detail: messageOf(error) });
+    }
+  }
+
+  async #proof(socket: WebSocket, state: SocketState, signature: string): Promise<void> {
+    const purpose = `session:${state.sessionId}:${state.epoch}`;
+    const proved =
+      state.phase === 'challenged' && (await isProof(signature, { ...state, origin: this.#origin, purpose }));
+    if (proved) this.#write(socket, { ...state, phase: 'proved' });
+    else this.#violation(socket, 'the proof does not verify');
+  }
+
+  #hello(socket: WebSocket, state: SocketState, hello: Hello): void {
+    const record = this.#row.maybe;
+    if (state.phase !== 'proved' || hello.protocol !== PROTOCOL_VERSION) {
+      return this.#violation(socket, 'hello out of order or of another protocol');
+    }
+    if (hello.session_id !== state.sessionId || hello.epoch !== state.epoch) {
+      return this.#violation(socket, 'hello of another session or epoch than the upgrade');
+    }
+    if (record === undefined || !this.#row.isLive || hello.epoch < record.epoch) {
+      logInfo('session_link_fenced', { session_id: state.sessionId, epoch: hello.epoch });
+      return this.#fence(socket);
+    }
+    const isForeign =
+      state.hostId !== record.facts.hostId ||
+      (record.hostKeyX !== null && record.hostKeyX !== state.publicKeyX) ||
+      hello.epoch > record.epoch;
+    if (isForeign) return this.#violation(socket, 'a host or an epoch that this session does not have');
+    this.#link(socket, state, hello);
+  }
+
+  #link(socket: WebSocket, state: SocketState, hello: Hello): void {
+    for (const other of this.#linkedSockets()) if (other !== socket) this.#retire(other);
+    this.#current = socket;
+    this.#write(socket, { ...state, phase: 'linked', linkedAtMs: Date.now() });
+    const ackedSeq = this.#handlers.streamBegins(hello.stream_id);
+    this.#row.patch({ hostKeyX: state.publicKeyX, linkDownAtMs: null });
+    const welcome: SessionLinkDown = {
+      type: 'welcome',
+      epoch: hello.epoch,
+      acked_seq: ackedSeq,
+      window_bytes: LINK_WINDOW_BYTES,
+    };
+    this.send([encodeFrame(welcome)]);
+    this.#handlers.linkUp();
+  }
+
+  #retire(socket: WebSocket): void {
+    const state = this.#state(socket);
+    if (state !== undefined) this.#write(socket, { ...state, phase: 'refused' });
+    close(socket, CLOSE.normal, 'replaced');
+  }
+
+  #fence(socket: WebSocket): void {
+    const frame: SessionLinkDown = { type: 'fenced', epoch: this.#row.maybe?.epoch ?? 0 };
+    try {
+      socket.send(encodeFrame(frame));
+    } catch {
+      // A socket that is closing needs no word.
+    }
+    this.#retire(socket);
+  }
+
+  #violation(socket: WebSocket, detail: string): void {
+    logWarning('session_link_violation', { session_id: this.#state(socket)?.sessionId, detail });
+    this.#drop(socket, CLOSE.violation);
+  }
+
+  #drop(socket: WebSocket, code: number): void {
+    const state = this.#state(socket);
+    if (state !== undefined) this.#write(socket, { ...state, phase: 'refused' });
+    close(socket, code, 'protocol violation');
+    this.closed(socket);
+  }
+
+  #linkedSockets(): WebSocket[] {
+    const linked = this.#context.getWebSockets().flatMap((socket) => {
+      const state = this.#state(socket);
+      return state?.phase === 'linked' ? [{ socket, atMs: state.linkedAtMs }] : [];
+    });
+    return linked.sort((left, right) => left.atMs - right.atMs).map(({ socket }) => socket);
+  }
+
+  #state(socket: WebSocket): SocketState | undefined {
+    const known = this.#states.get(socket);
+    if (known !== undefined) return known;
+    const state = AttachmentSchema.safeParse(socket.deserializeAttachment()).data;
+    if (state !== undefined) this.#states.set(socket, state);
+    return state;
+  }
+
+  #write(socket: WebSocket, state: SocketState): void {
+    socket.serializeAttachment(state);
+    this.#states.set(socket, state);
+  }
+}
+
+function close(socket: WebSocket, code: number, reason: string): void {
+  try {
+    socket.close(code, reason);
+  } catch {
+    // Already closed.
+  }
+}

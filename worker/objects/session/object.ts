@@ -1,0 +1,217 @@
+/** The session object: the surface that the Worker, the host object and the runtime call. */
+import { DurableObject } from 'cloudflare:workers';
+import { sha256Hex } from '../../../shared/digest.ts';
+import type { Envelope } from '../../../shared/dsse.ts';
+import { ERRORS, type ErrorCode, type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
+import type { Execution } from '../../../shared/execution.ts';
+import type { Relay } from '../../../shared/grant.ts';
+import type { Session } from '../../../shared/session.ts';
+import { type Configuration, configurationOf } from '../../configuration.ts';
+import type { Env } from '../../env.ts';
+import { readIdentity, SessionLinkIdentitySchema } from '../../links/identity.ts';
+import type { Caller } from '../caller.ts';
+import { ring } from './alarm.ts';
+import { AlarmClock } from './alarm-clock.ts';
+import { accept, cursorOf, find, list, receiptExport, receiptOf, streamOf } from './calls.ts';
+import { createSession, notFound, viewOf } from './creation.ts';
+import { confirmGone, endSession, loseHost, resumeEnding } from './ending.ts';
+import { readCaller, readExecuteInput, readEventsPath } from './internal-request.ts';
+import {
+  type CreateInput,
+  type ExecuteInput,
+  type ExecutionPage,
+  type HostNotice,
+  INTERNAL_HEADERS,
+  INTERNAL_PATHS,
+  type ReceiptExport,
+  type SessionPort,
+} from './port.ts';
+import type { ExecutionRecord } from './records.ts';
+import { SessionRuntime } from './runtime.ts';
+
+export class SessionObject extends DurableObject<Env> implements SessionPort {
+  #configuration: Configuration | undefined;
+  #runtime: SessionRuntime | undefined;
+
+  constructor(ctx: DurableObjectState, env: Env) {
+    super(ctx, env);
+    void ctx.blockConcurrencyWhile(async () => {
+      const clock = new AlarmClock(ctx.storage);
+      await clock.load();
+      const configuration = await configurationOf(env);
+      this.#configuration = configuration;
+      this.#runtime = new SessionRuntime({
+        context: ctx,
+        env,
+        configuration,
+        clock,
+        port: {
+          ephemeralEnded: () => ctx.waitUntil(endSession(this.#parts, env, 'session_ended')),
+          hostLost: () => ctx.waitUntil(loseHost(this.#parts, env)),
+          // The object has no parts yet when this is found.
+          endingInterrupted: () => queueMicrotask(() => ctx.waitUntil(resumeEnding(this.#parts, env))),
+        },
+      });
+    });
+  }
+
+  get #parts(): SessionRuntime {
+    if (this.#runtime === undefined) throw new Error('the object did not start');
+    return this.#runtime;
+  }
+
+  async create(input: CreateInput): Promise<Outcome<Session>> {
+    return createSession(this.#parts, this.env, input);
+  }
+
+  async describe(caller: Caller): Promise<Outcome<Session>> {
+    return this.#parts.row.ownedBy(caller) === undefined ? notFound() : success(viewOf(this.#parts));
+  }
+
+  async destroy(caller: Caller): Promise<Outcome<null>> {
+    const record = this.#parts.row.ownedBy(caller);
+    if (record === undefined || record.state === 'destroying') return notFound();
+    await endSession(this.#parts, this.env, 'session_deleted');
+    return success(null);
+  }
+
+  async execute(input: ExecuteInput): Promise<Outcome<Execution>> {
+    const accepted = await this.#accept(input, 'bounded');
+    if (!accepted.ok) return accepted;
+    const { executions } = this.#parts;
+    return input.body.detach ? success(executions.view(accepted.value)) : executions.wait(accepted.value);
+  }
+
+  async #accept(input: ExecuteInput, relay: Relay): Promise<Outcome<ExecutionRecord>> {
+    const text = JSON.stringify(input.body.arguments);
+    const sha256 = await sha256Hex(text);
+    return accept(this.#parts, input, { arguments: { text, sha256 }, relay });
+  }
+
+  async listExecutions(
+    caller: Caller,
+    page: { cursor?: string | undefined; limit: number },
+  ): Promise<Outcome<ExecutionPage>> {
+    return list(this.#parts, caller, page);
+  }
+
+  async getExecution(
+    caller: Caller,
+    executionId: string,
+    encoding?: 'utf-8' | 'base64' | undefined,
+  ): Promise<Outcome<Execution>> {
+    const found = find(this.#parts, caller, executionId);
+    if (!found.ok) return found;
+    return success(this.#parts.executions.view(found.value, encoding === undefined ? {} : { encoding }));
+  }
+
+  async toolOf(caller: Caller, executionId: string): Promise<Outcome<string>> {
+    const found = find(this.#parts, caller, executionId);
+    return found.ok ? success(found.value.tool) : found;
+  }
+
+  async receipt(caller: Caller, executionId: string): Promise<Outcome<Envelope>> {
+    const found = find(this.#parts, caller, executionId);
+    return found.ok ? receiptOf(this.#parts, found.value) : found;
+  }
+
+  async receipts(caller: Caller): Promise<Outcome<ReceiptExport>> {
+    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    return receiptExport(this.#parts, this.#configuration ?? (await configurationOf(this.env)));
+  }
+
+  async stdin(caller: Caller, executionId: string, bytes: Uint8Array, eof: boolean): Promise<Outcome<null>> {
+    const found = find(this.#parts, caller, executionId);
+    return found.ok ? this.#parts.dispatch.stdin(found.value, bytes, eof) : found;
+  }
+
+  async interrupt(
+    caller: Caller,
+    executionId: string | null,
+  ): Promise<Outcome<{ execution_id: string | null }>> {
+    const { row, executions, dispatch } = this.#parts;
+    if (row.ownedBy(caller) === undefined) return notFound();
+    const record = executionId === null ? executions.open[0] : executions.find(executionId);
+    if (record === undefined) {
+      return executionId === null ? success({ execution_id: null }) : failure('not_found', 'no such execution');
+    }
+    if (record.status === 'queued') {
+      executions.end(record, { status: 'cancelled', reason: 'interrupted' });
+      return success({ execution_id: record.executionId });
+    }
+    const interrupted = await dispatch.interrupt(record);
+    return interrupted.ok ? success({ execution_id: record.executionId }) : interrupted;
+  }
+
+  async attachRefused(notice: HostNotice & { code: ErrorCode; detail: string }): Promise<void> {
+    if (this.#parts.row.maybe !== undefined) this.#parts.sandbox.refused(notice);
+  }
+
+  async sandboxDestroyed(notice: HostNotice): Promise<void> {
+    const record = this.#parts.row.maybe;
+    if (record?.facts.hostId !== notice.hostId || record.epoch !== notice.epoch) return;
+    if (!this.#parts.row.isLive) await confirmGone(this.#parts);
+  }
+
+  async hostLost({ hostId }: { hostId: string }): Promise<void> {
+    if (this.#parts.row.maybe?.facts.hostId === hostId) await loseHost(this.#parts, this.env);
+  }
+
+  /** Streams and sockets; only this Worker can send these requests. */
+  override async fetch(request: Request): Promise<Response> {
+    const { pathname } = new URL(request.url);
+    if (pathname === INTERNAL_PATHS.link) return this.#acceptLink(request);
+    const streamed =
+      pathname === INTERNAL_PATHS.execute
+        ? await this.#executeStream(request)
+        : await this.#eventsStream(request);
+    return streamed.ok ? streamed.value : refusal(streamed);
+  }
+
+  #acceptLink(request: Request): Response {
+    const identity = readIdentity(request, SessionLinkIdentitySchema);
+    return identity === undefined
+      ? refusal(failure('protocol_violation', 'the link carries no identity'))
+      : this.#parts.link.accept(identity);
+  }
+
+  async #executeStream(request: Request): Promise<Outcome<Response>> {
+    const input = await readExecuteInput(request);
+    if (!input.ok) return input;
+    const accepted = await this.#accept(input.value, 'full');
+    if (!accepted.ok) return accepted;
+    return success(streamOf(this.#parts, accepted.value, { cursor: undefined, encoding: undefined }));
+  }
+
+  async #eventsStream(request: Request): Promise<Outcome<Response>> {
+    const caller = readCaller(request);
+    const target = readEventsPath(request);
+    if (caller === undefined || target === undefined) return failure('not_found', 'no such stream');
+    const found = find(this.#parts, caller, target.executionId);
+    if (!found.ok) return found;
+    const cursor = cursorOf(request.headers.get(INTERNAL_HEADERS.lastEventId), target.executionId);
+    return success(streamOf(this.#parts, found.value, { cursor, encoding: target.encoding }));
+  }
+
+  override async webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): Promise<void> {
+    await this.#parts.link.receive(socket, message);
+  }
+
+  override async webSocketClose(socket: WebSocket): Promise<void> {
+    this.#parts.link.closed(socket);
+  }
+
+  override async webSocketError(socket: WebSocket): Promise<void> {
+    this.#parts.link.closed(socket);
+  }
+
+  override async alarm(): Promise<void> {
+    this.#parts.clock.rang();
+    await ring(this.#parts, this.env);
+  }
+}
+
+/** A failure for the front to render: its status says that the body is one. */
+function refusal(refused: Failure): Response {
+  return Response.json(refused, { status: ERRORS[refused.code].status });
+}

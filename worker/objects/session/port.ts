@@ -1,0 +1,85 @@
+/** What others may ask of a session object. Failures are values: error classes do not survive the call. */
+import * as z from 'zod';
+import type { Envelope } from '../../../shared/dsse.ts';
+import type { ErrorCode, Outcome } from '../../../shared/errors.ts';
+import { ExecuteSchema, type Execution } from '../../../shared/execution.ts';
+import { TenantSchema } from '../../../shared/ids.ts';
+import type { ReceiptExportSchema } from '../../../shared/receipt-verify.ts';
+import type { CreateSession, Session } from '../../../shared/session.ts';
+import type { Caller } from '../caller.ts';
+
+export interface CreateInput {
+  sessionId: string;
+  caller: Caller;
+  request: CreateSession;
+  host: { hostId: string; imageDigest: string };
+  /** The session ends with its first execution. */
+  ephemeral: boolean;
+}
+
+export const CallerSchema = z.strictObject({ tenant: TenantSchema, subject: z.string().min(1) });
+
+export const ExecuteInputSchema = z.strictObject({
+  caller: CallerSchema,
+  body: ExecuteSchema,
+  idempotency: z.strictObject({ key: z.string(), fingerprint: z.string() }).nullable(),
+  requestId: z.string(),
+  /** When the front received the request, in milliseconds since the epoch. */
+  admittedMs: z.number(),
+});
+export type ExecuteInput = z.infer<typeof ExecuteInputSchema>;
+
+export type ReceiptExport = z.infer<typeof ReceiptExportSchema>;
+
+export interface ExecutionPage {
+  executions: Execution[];
+  next_cursor: string | null;
+}
+
+/** Headers of the requests that are served by `fetch`, because their answer is a stream or a socket. */
+export const INTERNAL_HEADERS = {
+  /** JSON of the caller, every character beyond ASCII escaped. */
+  caller: 'sandgate-caller',
+  lastEventId: 'last-event-id',
+} as const;
+
+export const INTERNAL_PATHS = { execute: '/execute', events: '/executions/', link: '/link' } as const;
+
+/** What a host says of a session over its control link. */
+export interface HostNotice {
+  hostId: string;
+  epoch: number;
+}
+
+export interface SessionPort {
+  /** Resolves when the session is usable. Called again with the same id by the same caller it joins. */
+  create(input: CreateInput): Promise<Outcome<Session>>;
+  describe(caller: Caller): Promise<Outcome<Session>>;
+  /** Resolves when the session is gone; the second time it is `not_found`. */
+  destroy(caller: Caller): Promise<Outcome<null>>;
+  /** Resolves at the end of the execution, or at once when it is detached. */
+  execute(input: ExecuteInput): Promise<Outcome<Execution>>;
+  listExecutions(
+    caller: Caller,
+    page: { cursor?: string | undefined; limit: number },
+  ): Promise<Outcome<ExecutionPage>>;
+  getExecution(
+    caller: Caller,
+    executionId: string,
+    encoding?: 'utf-8' | 'base64' | undefined,
+  ): Promise<Outcome<Execution>>;
+  /** Tool of an execution: what its scope is judged by. */
+  toolOf(caller: Caller, executionId: string): Promise<Outcome<string>>;
+  receipt(caller: Caller, executionId: string): Promise<Outcome<Envelope>>;
+  receipts(caller: Caller): Promise<Outcome<ReceiptExport>>;
+  stdin(caller: Caller, executionId: string, bytes: Uint8Array, eof: boolean): Promise<Outcome<null>>;
+  /** Stops one execution, or whatever runs. */
+  interrupt(
+    caller: Caller,
+    executionId: string | null,
+  ): Promise<Outcome<{ execution_id: string | null }>>;
+  /** From the host object: the sandbox was not made, or is gone, or the host is. */
+  attachRefused(notice: HostNotice & { code: ErrorCode; detail: string }): Promise<void>;
+  sandboxDestroyed(notice: HostNotice): Promise<void>;
+  hostLost(notice: { hostId: string }): Promise<void>;
+}

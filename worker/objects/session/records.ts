@@ -1,0 +1,122 @@
+/** Rows of the session object as the rest of it sees them. Times are milliseconds since the epoch unless text. */
+import * as z from 'zod';
+import { ProgramErrorSchema, type StreamName } from '../../../shared/execution.ts';
+import { RelaySchema } from '../../../shared/grant.ts';
+import { ExecutionIdSchema, HostIdSchema, ImageDigestSchema, SessionIdSchema } from '../../../shared/ids.ts';
+import { ExecutionStatusSchema, SessionStateSchema } from '../../../shared/lifecycle.ts';
+import { ResourceLimitsSchema } from '../../../shared/session.ts';
+
+export const Flag = z.number().transform((value) => value === 1);
+
+export function json<T>(schema: z.ZodType<T>) {
+  return z.string().transform((text): T => schema.parse(JSON.parse(text)));
+}
+
+/** What of a session never changes. */
+export const SessionFactsSchema = z.object({
+  sessionId: SessionIdSchema,
+  tenant: z.string(),
+  subject: z.string(),
+  image: z.string(),
+  imageDigest: ImageDigestSchema,
+  pool: z.string(),
+  hostId: HostIdSchema,
+  limits: ResourceLimitsSchema,
+  environment: z.record(z.string(), z.string()),
+  metadata: z.record(z.string(), z.string()),
+  idleTimeoutMs: z.number(),
+  createdAtMs: z.number(),
+  ephemeral: z.boolean(),
+});
+export type SessionFacts = z.infer<typeof SessionFactsSchema>;
+
+/**
+ * `attaching`: an attach was sent and its link has not said `ready`. `ready`: there is a sandbox, its link may be down.
+ * `lost`: the sandbox is gone, the next call gets a new one. `destroyed`: it is known to be gone for good.
+ */
+export const SandboxStateSchema = z.enum(['attaching', 'ready', 'lost', 'destroyed']);
+export type SandboxState = z.infer<typeof SandboxStateSchema>;
+
+export const SessionRecordSchema = z.object({
+  facts: json(SessionFactsSchema),
+  state: SessionStateSchema,
+  errorCode: z.string().nullable(),
+  errorDetail: z.string().nullable(),
+  epoch: z.number(),
+  grantSeq: z.number(),
+  sandbox: SandboxStateSchema,
+  sandboxId: z.string().nullable(),
+  /** When the attach under way was sent. */
+  attachAtMs: z.number().nullable(),
+  /** The host's key, pinned at its first link. */
+  hostKeyX: z.string().nullable(),
+  /** Whether the next execution has to say that the state of the session was lost. */
+  stateLost: Flag,
+  linkDownAtMs: z.number().nullable(),
+  streamId: z.string().nullable(),
+  lastSeq: z.number(),
+  chainSeq: z.number(),
+  chainSha256: z.string(),
+  lastActivityAtMs: z.number(),
+  /** When to tell the host once more to destroy the sandbox, and how often it was told. */
+  destroyAtMs: z.number().nullable(),
+  destroyTries: z.number(),
+  /** When what is left of a destroyed session goes. */
+  purgeAtMs: z.number().nullable(),
+});
+export type SessionRecord = z.infer<typeof SessionRecordSchema>;
+
+export const GrantReferenceSchema = z.object({ jti: z.string(), sha256: z.string() });
+export type GrantReference = z.infer<typeof GrantReferenceSchema>;
+
+export const ExecutionRecordSchema = z.object({
+  n: z.number(),
+  executionId: ExecutionIdSchema,
+  tool: z.string(),
+  toolVersion: z.string(),
+  /** JSON; gone once the execution has ended. */
+  arguments: z.string().nullable(),
+  argsSha256: z.string(),
+  timeoutMs: z.number(),
+  relay: RelaySchema,
+  encoding: z.enum(['utf-8', 'base64']),
+  status: ExecutionStatusSchema,
+  idempotencyKey: z.string().nullable(),
+  fingerprint: z.string().nullable(),
+  requestId: z.string(),
+  epoch: z.number(),
+  grants: json(z.array(GrantReferenceSchema)),
+  createdAtMs: z.number(),
+  sentAtMs: z.number().nullable(),
+  deadlineAtMs: z.number().nullable(),
+  startedAt: z.string().nullable(),
+  finishedAt: z.string().nullable(),
+  durationMs: z.number().nullable(),
+  exitCode: z.number().nullable(),
+  signal: z.string().nullable(),
+  error: json(ProgramErrorSchema).nullable(),
+  reason: z.string().nullable(),
+  stateLost: Flag,
+  stdoutBytes: z.number(),
+  stderrBytes: z.number(),
+  admitMs: z.number(),
+  placeMs: z.number(),
+  interruptRequested: Flag,
+});
+export type ExecutionRecord = z.infer<typeof ExecutionRecordSchema>;
+
+export interface OutputPiece {
+  stream: StreamName;
+  offset: number;
+  bytes: Uint8Array;
+}
+
+/** A piece of a value, of structured data or of a rich result, in order of arrival. */
+export const PartPieceSchema = z.object({
+  field: z.enum(['value', 'structured', 'result']),
+  idx: z.number(),
+  mime: z.string(),
+  last: Flag,
+  bytes: z.instanceof(ArrayBuffer).transform((buffer): Uint8Array => new Uint8Array(buffer)),
+});
+export type PartPiece = z.infer<typeof PartPieceSchema>;

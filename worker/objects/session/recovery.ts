@@ -1,0 +1,83 @@
+/** Makes sandbox and link usable again while calls wait for them: a lost link is waited for, a lost sandbox replaced. */
+import type { Failure } from '../../../shared/errors.ts';
+import { HOST_DEAD_MS } from '../../../shared/limits.ts';
+import { logWarning, messageOf } from '../log.ts';
+import type { SandboxKeeper } from './sandbox.ts';
+import type { SessionRow } from './session-row.ts';
+
+/** A host that lives redials well within this; after it the sandbox is taken for lost. */
+const LINK_RETURN_MS = 15_000;
+const LOOK_INTERVAL_MS = 500;
+
+export interface RecoveryPort {
+  isLinkUp(): boolean;
+  hasWork(): boolean;
+  /** Sandbox and link are there. */
+  usable(): void;
+  /** The host made no sandbox: the call at the front of the queue does not run. */
+  refuse(why: Failure): void;
+  hostLost(): void;
+}
+
+export class Recovery {
+  readonly #row: SessionRow;
+  readonly #sandbox: SandboxKeeper;
+  readonly #port: RecoveryPort;
+  #running = false;
+
+  constructor(row: SessionRow, sandbox: SandboxKeeper, port: RecoveryPort) {
+    this.#row = row;
+    this.#sandbox = sandbox;
+    this.#port = port;
+  }
+
+  /** Runs until there is a usable sandbox or nothing waits for one. */
+  start(): void {
+    if (this.#running) return;
+    this.#running = true;
+    this.#run()
+      .catch((error: unknown) => logWarning('recovery_failed', { detail: messageOf(error) }))
+      .finally(() => {
+        this.#running = false;
+      });
+  }
+
+  async #run(): Promise<void> {
+    const sinceMs = Date.now();
+    while (this.#row.record.state === 'running' && this.#port.hasWork()) {
+      const { sandbox } = this.#row.record;
+      if (sandbox === 'ready' && this.#port.isLinkUp()) return this.#port.usable();
+      if (sandbox === 'lost' || this.#sandbox.attaching !== undefined) await this.#replace(sinceMs);
+      else await this.#waitForLink(sinceMs);
+    }
+  }
+
+  async #replace(sinceMs: number): Promise<void> {
+    const attached = await this.#sandbox.replace();
+    if (attached.ok || this.#row.record.state !== 'running') return;
+    this.#sandbox.markLost('link_lost');
+    if (attached.code !== 'no_host_available') return this.#port.refuse(attached);
+    if (Date.now() - sinceMs >= HOST_DEAD_MS) return this.#port.hostLost();
+    await pause();
+  }
+
+  /** The link is down though the sandbox was not said to be gone, or its attach is older than this object. */
+  async #waitForLink(sinceMs: number): Promise<void> {
+    const waitedMs = Date.now() - Math.min(sinceMs, this.#row.record.linkDownAtMs ?? sinceMs);
+    if (waitedMs >= LINK_RETURN_MS) {
+      if (await this.#sandbox.isHostConnected()) {
+        if (!this.#port.isLinkUp()) this.#sandbox.markLost('link_lost');
+        return;
+      }
+      if (waitedMs >= HOST_DEAD_MS) return this.#port.hostLost();
+    }
+    await pause();
+  }
+}
+
+
+function pause(): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  setTimeout(resolve, LOOK_INTERVAL_MS);
+  return promise;
+}

@@ -1,0 +1,194 @@
+/** The parts of a session object, wired: what happens when the link, the sandbox or an execution changes. */
+import { failure } from '../../../shared/errors.ts';
+import type { Configuration } from '../../configuration.ts';
+import type { Env } from '../../env.ts';
+import { Acknowledgement } from './acknowledgement.ts';
+import { nextLook } from './agenda.ts';
+import type { AlarmClock } from './alarm-clock.ts';
+import { Deadlines } from './deadlines.ts';
+import { Dispatch } from './dispatch.ts';
+import { Executions } from './executions.ts';
+import { Intake } from './intake.ts';
+import { SessionLink } from './link.ts';
+import { EventLogs } from './logs.ts';
+import type { ExecutionRecord } from './records.ts';
+import { Recovery } from './recovery.ts';
+import { type LostReason, SandboxKeeper } from './sandbox.ts';
+import { SessionRow } from './session-row.ts';
+import { SessionStore } from './store.ts';
+
+export interface RuntimePort {
+  /** The first execution of a session that ends with it has ended. */
+  ephemeralEnded(): void;
+  /** The host is gone for good. */
+  hostLost(): void;
+  /** An eviction came while the session was ending. */
+  endingInterrupted(): void;
+}
+
+export class SessionRuntime {
+  readonly store: SessionStore;
+  readonly row: SessionRow;
+  readonly logs: EventLogs;
+  readonly executions: Executions;
+  readonly link: SessionLink;
+  readonly sandbox: SandboxKeeper;
+  readonly dispatch: Dispatch;
+  readonly deadlines: Deadlines;
+  readonly clock: AlarmClock;
+  readonly #acknowledgement: Acknowledgement;
+  readonly #intake: Intake;
+  readonly #recovery: Recovery;
+  readonly #port: RuntimePort;
+
+  constructor(parts: {
+    context: DurableObjectState;
+    env: Env;
+    configuration: Configuration;
+    clock: AlarmClock;
+    port: RuntimePort;
+  }) {
+    const { context, env, configuration } = parts;
+    this.#port = parts.port;
+    this.clock = parts.clock;
+    this.store = new SessionStore(context);
+    this.row = new SessionRow(this.store);
+    const { row, store } = this;
+    const link = () => this.link;
+    this.logs = new EventLogs(store, () => this.#acknowledgement.schedule());
+    this.#acknowledgement = new Acknowledgement(this.logs, row.maybe?.lastSeq ?? 0, {
+      write: (lastSeq) =>
+        store.transaction(() => {
+          this.executions.flush();
+          row.patch({ lastSeq });
+        }),
+      send: (seq) => this.link.acknowledge(seq),
+    });
+    this.executions = new Executions(row, store, this.logs, {
+      lastSeq: () => this.#acknowledgement.seen,
+      ended: (record) => this.#executionEnded(record),
+    });
+    this.sandbox = new SandboxKeeper({ row, env, configuration, link });
+    this.deadlines = new Deadlines({
+      mayHearLater: () => !this.link.isUp && row.maybe?.sandbox === 'ready',
+      answer: (record) =>
+        this.executions.answer(record, () => failure('host_unresponsive', 'the host did not answer in time')),
+      giveUp: (record) => this.#giveUp(record),
+    });
+    this.#recovery = new Recovery(row, this.sandbox, {
+      isLinkUp: () => this.link.isUp,
+      hasWork: () => this.executions.firstQueued !== undefined && this.executions.inFlight === undefined,
+      usable: () => void this.dispatch.pump(),
+      refuse: (why) => {
+        const first = this.executions.firstQueued;
+        if (first !== undefined) this.executions.end(first, { status: 'refused', reason: why.code });
+      },
+      hostLost: () => this.#port.hostLost(),
+    });
+    this.dispatch = new Dispatch({
+      row,
+      store,
+      executions: this.executions,
+      configuration,
+      link,
+      port: {
+        prepare: () => this.#recovery.start(),
+        sent: (record) => {
+          this.deadlines.arm(record);
+          this.look();
+        },
+      },
+    });
+    this.#intake = new Intake({
+      row,
+      store,
+      logs: this.logs,
+      executions: this.executions,
+      sandbox: this.sandbox,
+      acknowledgement: this.#acknowledgement,
+      configuration,
+      port: {
+        ready: () => this.#sandboxReady(),
+        sandboxLost: (reason) => this.sandboxLost(reason),
+      },
+    });
+    this.link = new SessionLink(context, configuration.origin, row, {
+      streamBegins: (streamId) => this.#streamBegins(streamId),
+      linkUp: () => this.#linkUp(),
+      linkDown: () => this.#linkDown(),
+      frame: (frame, payload) => this.#intake.take(frame, payload),
+    });
+    this.#recover();
+  }
+
+  /** Memory is new: what rows say is under way goes on. */
+  #recover(): void {
+    const record = this.row.maybe;
+    if (record?.state === 'destroying') this.#port.endingInterrupted();
+    if (record === undefined || !this.row.isLive) return;
+    if (!this.link.isUp && record.sandbox === 'ready' && record.linkDownAtMs === null) {
+      this.row.patch({ linkDownAtMs: Date.now() });
+    }
+    for (const execution of this.executions.open) this.deadlines.arm(execution);
+    this.look();
+    void this.dispatch.pump();
+  }
+
+  /** Sees to it that the alarm rings when it has to. */
+  look(): void {
+    const record = this.row.maybe;
+    if (record !== undefined) this.clock.ensure(nextLook(record, this.executions.open));
+  }
+
+  #streamBegins(streamId: string): number {
+    const isSame = this.row.record.streamId === streamId;
+    const acked = this.#acknowledgement.restart(isSame);
+    if (!isSame) this.row.patch({ streamId, lastSeq: 0 });
+    return acked;
+  }
+
+  #linkUp(): void {
+    this.deadlines.linkUp(this.executions.open, Date.now());
+    void this.#resend();
+  }
+
+  async #resend(): Promise<void> {
+    for (const record of this.executions.open) {
+      if (record.status === 'queued') continue;
+      await this.dispatch.resend(record);
+      if (record.interruptRequested) await this.dispatch.interrupt(record);
+    }
+    await this.dispatch.pump();
+  }
+
+  #linkDown(): void {
+    if (!this.row.isLive || this.row.record.sandbox !== 'ready') return;
+    this.row.patch({ linkDownAtMs: Date.now() });
+    this.look();
+  }
+
+  #sandboxReady(): void {
+    this.look();
+    void this.dispatch.pump();
+  }
+
+  sandboxLost(reason: LostReason): void {
+    if (!this.row.isLive) return this.sandbox.markDestroyed();
+    this.sandbox.markLost(reason);
+    this.deadlines.shorten(this.executions.open, Date.now());
+    if (this.executions.inFlight === undefined) void this.dispatch.pump();
+  }
+
+  #giveUp(record: ExecutionRecord): void {
+    // Whatever still runs of it should not meet the next call.
+    if (this.link.isUp) void this.dispatch.interrupt(record);
+    this.executions.end(record, { status: 'unknown', reason: 'host_unresponsive' });
+  }
+
+  #executionEnded(record: ExecutionRecord): void {
+    this.deadlines.disarm(record);
+    if (this.row.record.facts.ephemeral && this.row.isLive) this.#port.ephemeralEnded();
+    else void this.dispatch.pump();
+    this.look();
+  }
+}

@@ -1,0 +1,190 @@
+/** The session's sandbox: attached at the start, again after it was lost, destroyed at the end. */
+import { sha256Hex } from '../../../shared/digest.ts';
+import { utf8 } from '../../../shared/encoding.ts';
+import { type ErrorCode, type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
+import type { SessionLinkUp } from '../../../shared/frames.ts';
+import type { AttachPayload } from '../../../shared/grant.ts';
+import { ATTACH_TIMEOUT_MS } from '../../../shared/limits.ts';
+import type { Configuration } from '../../configuration.ts';
+import type { Env } from '../../env.ts';
+import { commandFrames } from '../command-frames.ts';
+import { logInfo, logWarning } from '../log.ts';
+import { issueGrant } from './grants.ts';
+import type { SessionLink } from './link.ts';
+import type { SessionRow } from './session-row.ts';
+
+type Ready = Extract<SessionLinkUp, { type: 'ready' }>;
+export type LostReason = Extract<SessionLinkUp, { type: 'sandbox_lost' }>['reason'];
+
+export class SandboxKeeper {
+  readonly #row: SessionRow;
+  readonly #env: Env;
+  readonly #configuration: Configuration;
+  readonly #link: () => SessionLink;
+  #attaching: { promise: Promise<Outcome<null>>; settle: (outcome: Outcome<null>) => void } | undefined;
+  #gone: (() => void) | undefined;
+
+  constructor(parts: { row: SessionRow; env: Env; configuration: Configuration; link: () => SessionLink }) {
+    this.#row = parts.row;
+    this.#env = parts.env;
+    this.#configuration = parts.configuration;
+    this.#link = parts.link;
+  }
+
+  /** The attach under way, if this object knows of one. */
+  get attaching(): Promise<Outcome<null>> | undefined {
+    return this.#attaching?.promise;
+  }
+
+  /** Has the host make a sandbox for the present epoch. Resolves when it is ready, or never will be. */
+  attach(): Promise<Outcome<null>> {
+    if (this.#attaching !== undefined) return this.#attaching.promise;
+    const { promise, resolve } = Promise.withResolvers<Outcome<null>>();
+    const timer = setTimeout(
+      () => this.#settle(failure('host_unresponsive', 'the host made no sandbox in time')),
+      ATTACH_TIMEOUT_MS,
+    );
+    const settle = (outcome: Outcome<null>) => {
+      clearTimeout(timer);
+      resolve(outcome);
+    };
+    this.#attaching = { promise, settle };
+    this.#sendAttach().then(
+      (sent) => {
+        if (!sent.ok) this.#settle(sent);
+      },
+      () => this.#settle(failure('host_unresponsive', 'the host object did not take the command')),
+    );
+    return promise;
+  }
+
+  /** A new sandbox in place of a lost one, on the same host. What the session held is gone with the old one. */
+  replace(): Promise<Outcome<null>> {
+    if (this.#attaching !== undefined) return this.#attaching.promise;
+    const { epoch } = this.#row.record;
+    this.#link().fence();
+    this.#row.patch({
+      epoch: epoch + 1,
+      sandbox: 'attaching',
+      attachAtMs: Date.now(),
+      stateLost: true,
+      linkDownAtMs: null,
+      streamId: null,
+      lastSeq: 0,
+    });
+    return this.attach();
+  }
+
+  async #sendAttach(): Promise<Outcome<null>> {
+    const { facts, chainSeq, chainSha256 } = this.#row.record;
+    const content: AttachPayload = {
+      session_id: facts.sessionId,
+      environment: facts.environment,
+      chain: { seq: chainSeq, sha256: chainSha256 },
+    };
+    const payload = utf8(JSON.stringify(content));
+    const grant = await this.#grant('attach', payload);
+    const { tenant, sessionId } = facts;
+    return this.#host().attach({ tenant, sessionId, grant, payload });
+  }
+
+  async #grant(act: 'attach' | 'destroy', payload: Uint8Array): Promise<string> {
+    const { facts, epoch } = this.#row.record;
+    const seq = this.#row.takeGrantSeq();
+    this.#row.patch({ grantSeq: seq });
+    const request = { act, epoch, seq, payload: { sha256: await sha256Hex(payload) }, timeoutMs: ATTACH_TIMEOUT_MS };
+    return (await issueGrant(facts, request, this.#configuration)).token;
+  }
+
+  ready(frame: Ready): void {
+    const { sandbox, facts } = this.#row.record;
+    if (sandbox !== 'attaching') return;
+    if (frame.image !== facts.imageDigest) {
+      return this.#settle(failure('image_refused', 'the host made a sandbox of another image'));
+    }
+    const patch = { sandbox: 'ready', sandboxId: frame.sandbox_id, attachAtMs: null } as const;
+    if (this.#row.record.state === 'creating') this.#row.move('running', patch);
+    else this.#row.patch(patch);
+    this.#settle(success(null));
+  }
+
+  refused(notice: { hostId: string; epoch: number; code: ErrorCode; detail: string }): void {
+    const { facts, epoch, sandbox } = this.#row.record;
+    if (notice.hostId !== facts.hostId || notice.epoch !== epoch || sandbox !== 'attaching') return;
+    this.#settle(failure(notice.code, notice.detail));
+  }
+
+  /** After a restart of this object nobody waits for an attach any more: its end is found by the alarm. */
+  isOverdue(nowMs: number): boolean {
+    const { sandbox, attachAtMs } = this.#row.record;
+    return sandbox === 'attaching' && this.#attaching === undefined && nowMs >= this.overdueAtMs(attachAtMs);
+  }
+
+  overdueAtMs(attachAtMs: number | null): number {
+    return (attachAtMs ?? 0) + ATTACH_TIMEOUT_MS;
+  }
+
+  markLost(reason: LostReason | 'link_lost'): void {
+    const { sandbox, facts } = this.#row.record;
+    if (sandbox === 'lost' || sandbox === 'destroyed') return;
+    logInfo('sandbox_lost', { session_id: facts.sessionId, reason });
+    this.#row.patch({ sandbox: 'lost', sandboxId: null, linkDownAtMs: null });
+  }
+
+  /** The sandbox of a session that ends is known to be gone. */
+  markDestroyed(): void {
+    if (this.#row.record.sandbox === 'destroyed') return;
+    this.#row.patch({ sandbox: 'destroyed', sandboxId: null, destroyAtMs: null });
+    this.#gone?.();
+  }
+
+  /** Tells the host to end the sandbox; whether it did is heard later. */
+  async sendDestroy(): Promise<void> {
+    const payload = new Uint8Array(0);
+    const grant = await this.#grant('destroy', payload);
+    if (this.#link().send(commandFrames(grant, payload))) return;
+    const { tenant, sessionId } = this.#row.record.facts;
+    const sent = await this.#host().destroy({ tenant, sessionId, grant, payload });
+    if (!sent.ok) logWarning('destroy_not_sent', { session_id: sessionId, code: sent.code });
+  }
+
+  /** Resolves when the host confirmed the end of the sandbox, or after `timeoutMs`. */
+  async gone(timeoutMs: number): Promise<boolean> {
+    if (this.isGone) return true;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#gone = resolve;
+    const timer = setTimeout(resolve, timeoutMs);
+    await promise;
+    clearTimeout(timer);
+    this.#gone = undefined;
+    return this.isGone;
+  }
+
+  get isGone(): boolean {
+    return this.#row.record.sandbox === 'destroyed';
+  }
+
+  async forgetAtHost(): Promise<void> {
+    const { tenant, sessionId } = this.#row.record.facts;
+    await this.#host().forget({ tenant, sessionId });
+  }
+
+  /** Ends the attach under way with this outcome. */
+  #settle(outcome: Outcome<null>): void {
+    const attaching = this.#attaching;
+    this.#attaching = undefined;
+    attaching?.settle(outcome);
+  }
+
+  cancelAttach(why: Failure): void {
+    this.#settle(why);
+  }
+
+  #host() {
+    return this.#env.HOST.getByName(this.#row.record.facts.hostId);
+  }
+
+  async isHostConnected(): Promise<boolean> {
+    return (await this.#host().status()).connected;
+  }
+}

@@ -1,0 +1,306 @@
+/** SQL of the session object: the session, its executions, their output and the chain of receipts. */
+import * as z from 'zod';
+import { type Envelope, EnvelopeSchema } from '../../../shared/dsse.ts';
+import { StreamNameSchema } from '../../../shared/execution.ts';
+import {
+  type ExecutionRecord,
+  ExecutionRecordSchema,
+  json,
+  type OutputPiece,
+  type PartPiece,
+  PartPieceSchema,
+  type SessionRecord,
+  SessionRecordSchema,
+} from './records.ts';
+
+const SCHEMA = `
+CREATE TABLE IF NOT EXISTS session (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  facts TEXT NOT NULL, state TEXT NOT NULL, errorCode TEXT, errorDetail TEXT,
+  epoch INTEGER NOT NULL, grantSeq INTEGER NOT NULL,
+  sandbox TEXT NOT NULL, sandboxId TEXT, attachAtMs INTEGER, hostKeyX TEXT, stateLost INTEGER NOT NULL,
+  linkDownAtMs INTEGER, streamId TEXT, lastSeq INTEGER NOT NULL,
+  chainSeq INTEGER NOT NULL, chainSha256 TEXT NOT NULL,
+  lastActivityAtMs INTEGER NOT NULL, destroyAtMs INTEGER, destroyTries INTEGER NOT NULL, purgeAtMs INTEGER
+);
+CREATE TABLE IF NOT EXISTS execution (
+  n INTEGER PRIMARY KEY,
+  executionId TEXT NOT NULL UNIQUE,
+  tool TEXT NOT NULL, toolVersion TEXT NOT NULL, arguments TEXT, argsSha256 TEXT NOT NULL,
+  timeoutMs INTEGER NOT NULL, relay TEXT NOT NULL, encoding TEXT NOT NULL,
+  status TEXT NOT NULL,
+  idempotencyKey TEXT, fingerprint TEXT, requestId TEXT NOT NULL,
+  epoch INTEGER NOT NULL, grants TEXT NOT NULL,
+  createdAtMs INTEGER NOT NULL, sentAtMs INTEGER, deadlineAtMs INTEGER,
+  startedAt TEXT, finishedAt TEXT, durationMs REAL,
+  exitCode INTEGER, signal TEXT, error TEXT, reason TEXT, stateLost INTEGER NOT NULL,
+  stdoutBytes INTEGER NOT NULL, stderrBytes INTEGER NOT NULL,
+  admitMs REAL NOT NULL, placeMs REAL NOT NULL, interruptRequested INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX IF NOT EXISTS execution_by_key ON execution (idempotencyKey) WHERE idempotencyKey IS NOT NULL;
+CREATE INDEX IF NOT EXISTS execution_open ON execution (n) WHERE status IN ('queued', 'granted', 'running', 'waiting');
+-- The id is the execution's number in the upper bits and the row's own in the lower ones, so that rows of an execution
+-- lie together in order without an index beside the table.
+CREATE TABLE IF NOT EXISTS output (
+  id INTEGER PRIMARY KEY, stream TEXT NOT NULL, offset INTEGER NOT NULL, bytes BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS part (
+  id INTEGER PRIMARY KEY, field TEXT NOT NULL, idx INTEGER NOT NULL, mime TEXT NOT NULL, last INTEGER NOT NULL, bytes BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS receipt (seq INTEGER PRIMARY KEY, executionId TEXT NOT NULL UNIQUE, envelope TEXT NOT NULL);
+`;
+
+const ROWS_PER_EXECUTION = 2 ** 21;
+/** Output rows of an execution have numbers below this one; the last bytes of long streams have those from here on. */
+export const TAIL_ROWS_FROM = 2 ** 20;
+
+const OPEN = `status IN ('queued', 'granted', 'running', 'waiting')`;
+
+const OutputRowSchema = z.object({
+  id: z.number(),
+  stream: StreamNameSchema,
+  offset: z.number(),
+  bytes: z.instanceof(ArrayBuffer).transform((buffer) => new Uint8Array(buffer)),
+});
+
+export interface StoredOutput extends OutputPiece {
+  /** Number of the row within its execution. */
+  index: number;
+}
+
+export interface OutputExtent {
+  nextRow: number;
+  nextTailRow: number;
+  stdoutEnd: number;
+  stderrEnd: number;
+  windowBytes: number;
+}
+
+const OutputExtentSchema = z.object({
+  nextRow: z.number(),
+  nextTailRow: z.number(),
+  stdoutEnd: z.number(),
+  stderrEnd: z.number(),
+  windowBytes: z.number(),
+}) satisfies z.ZodType<OutputExtent>;
+
+type Value = string | number | boolean | null | object;
+
+export class SessionStore {
+  readonly #context: DurableObjectState;
+  readonly #sql: SqlStorage;
+
+  constructor(context: DurableObjectState) {
+    this.#context = context;
+    this.#sql = context.storage.sql;
+    this.#sql.exec(SCHEMA);
+  }
+
+  /** All of the writes in `work`, or none: then memory may differ from the rows, and the object starts again. */
+  transaction<T>(work: () => T): T {
+    try {
+      return this.#context.storage.transactionSync(work);
+    } catch (error: unknown) {
+      this.#context.abort('a transaction failed');
+      throw error;
+    }
+  }
+
+  session(): SessionRecord | undefined {
+    const [row] = this.#sql.exec('SELECT * FROM session').toArray();
+    return row === undefined ? undefined : SessionRecordSchema.parse(row);
+  }
+
+  replaceSession(record: SessionRecord): void {
+    this.#sql.exec('DELETE FROM session');
+    this.#insert('session', { id: 1, ...record });
+  }
+
+  updateSession(patch: Partial<SessionRecord>): void {
+    this.#update('session', patch, { column: 'id', value: 1 });
+  }
+
+  insertExecution(record: ExecutionRecord): void {
+    this.#insert('execution', record);
+  }
+
+  updateExecution(n: number, patch: Partial<ExecutionRecord>): void {
+    this.#update('execution', patch, { column: 'n', value: n });
+  }
+
+  execution(executionId: string): ExecutionRecord | undefined {
+    return this.#executions('WHERE executionId = ?', executionId)[0];
+  }
+
+  executionByKey(idempotencyKey: string): ExecutionRecord | undefined {
+    return this.#executions('WHERE idempotencyKey = ?', idempotencyKey)[0];
+  }
+
+  /** In the order of their acceptance. */
+  openExecutions(): ExecutionRecord[] {
+    return this.#executions(`WHERE ${OPEN} ORDER BY n`);
+  }
+
+  /** Newest first, those before number `before`. */
+  executionsBefore(before: number, limit: number): ExecutionRecord[] {
+    return this.#executions('WHERE n < ? ORDER BY n DESC LIMIT ?', before, limit);
+  }
+
+  lastNumber(): number {
+    return Number(this.#sql.exec('SELECT COALESCE(MAX(n), 0) AS n FROM execution').one()['n']);
+  }
+
+  executionCount(): number {
+    return Number(this.#sql.exec('SELECT COUNT(*) AS count FROM execution').one()['count']);
+  }
+
+  #executions(clause: string, ...bindings: (string | number)[]): ExecutionRecord[] {
+    return this.#sql
+      .exec(`SELECT * FROM execution ${clause}`, ...bindings)
+      .toArray()
+      .map((row) => ExecutionRecordSchema.parse(row));
+  }
+
+  insertOutput(n: number, index: number, piece: OutputPiece): void {
+    this.#sql.exec(
+      'INSERT INTO output (id, stream, offset, bytes) VALUES (?, ?, ?, ?)',
+      n * ROWS_PER_EXECUTION + index,
+      piece.stream,
+      piece.offset,
+      piece.bytes,
+    );
+  }
+
+  /** Rows of an execution with numbers in [from, to), in order: as many as come to `maxBytes`, at least one. */
+  outputRows(n: number, range: { from: number; to: number }, maxBytes: number): StoredOutput[] {
+    const base = n * ROWS_PER_EXECUTION;
+    const rows: StoredOutput[] = [];
+    let bytes = 0;
+    const cursor = this.#sql.exec(
+      'SELECT id, stream, offset, bytes FROM output WHERE id >= ? AND id < ? ORDER BY id',
+      base + range.from,
+      base + range.to,
+    );
+    for (const raw of cursor) {
+      const { id, ...piece } = OutputRowSchema.parse(raw);
+      rows.push({ ...piece, index: id - base });
+      bytes += piece.bytes.length;
+      if (bytes >= maxBytes) break;
+    }
+    return rows;
+  }
+
+  /** What of an execution's output is kept: ends and bytes are those of the replay window. */
+  outputExtent(n: number): OutputExtent {
+    const base = n * ROWS_PER_EXECUTION;
+    const row = this.#sql
+      .exec(
+        `SELECT COALESCE(MAX(CASE WHEN id < ?2 THEN id END) + 1 - ?1, 0) AS nextRow,
+           COALESCE(MAX(CASE WHEN id >= ?2 THEN id END) + 1 - ?1, ?2 - ?1) AS nextTailRow,
+           COALESCE(MAX(CASE WHEN id < ?2 AND stream = 'stdout' THEN offset + LENGTH(bytes) END), 0) AS stdoutEnd,
+           COALESCE(MAX(CASE WHEN id < ?2 AND stream = 'stderr' THEN offset + LENGTH(bytes) END), 0) AS stderrEnd,
+           COALESCE(SUM(CASE WHEN id < ?2 THEN LENGTH(bytes) END), 0) AS windowBytes
+         FROM output WHERE id >= ?1 AND id < ?3`,
+        base,
+        base + TAIL_ROWS_FROM,
+        base + ROWS_PER_EXECUTION,
+      )
+      .one();
+    return OutputExtentSchema.parse(row);
+  }
+
+  insertPart(n: number, index: number, part: PartPiece): void {
+    this.#insert('part', { id: n * ROWS_PER_EXECUTION + index, ...part });
+  }
+
+  parts(n: number): PartPiece[] {
+    return this.#sql
+      .exec(
+        'SELECT field, idx, mime, last, bytes FROM part WHERE id >= ? AND id < ? ORDER BY id',
+        n * ROWS_PER_EXECUTION,
+        (n + 1) * ROWS_PER_EXECUTION,
+      )
+      .toArray()
+      .map((row) => PartPieceSchema.parse(row));
+  }
+
+  insertReceipt(seq: number, executionId: string, envelope: Envelope): void {
+    this.#sql.exec(
+      'INSERT INTO receipt (seq, executionId, envelope) VALUES (?, ?, ?)',
+      seq,
+      executionId,
+      JSON.stringify(envelope),
+    );
+  }
+
+  receipt(executionId: string): Envelope | undefined {
+    const [row] = this.#sql
+      .exec('SELECT envelope FROM receipt WHERE executionId = ?', executionId)
+      .toArray();
+    return row === undefined ? undefined : json(EnvelopeSchema).parse(row['envelope']);
+  }
+
+  receipts(limit: number): Envelope[] {
+    return this.#sql
+      .exec('SELECT envelope FROM receipt ORDER BY seq LIMIT ?', limit)
+      .toArray()
+      .map((row) => json(EnvelopeSchema).parse(row['envelope']));
+  }
+
+  /** Removes an ended execution with its output; its receipt stays, the chain would break without it. */
+  deleteExecution(n: number): void {
+    this.deleteContent(n);
+    this.#sql.exec('DELETE FROM execution WHERE n = ?', n);
+  }
+
+  deleteContent(n: number): void {
+    for (const table of ['output', 'part']) {
+      this.#sql.exec(
+        `DELETE FROM ${table} WHERE id >= ? AND id < ?`,
+        n * ROWS_PER_EXECUTION,
+        (n + 1) * ROWS_PER_EXECUTION,
+      );
+    }
+  }
+
+  oldestEnded(limit: number): { n: number }[] {
+    return this.#sql
+      .exec(`SELECT n FROM execution WHERE NOT (${OPEN}) ORDER BY n LIMIT ?`, limit)
+      .toArray()
+      .map((row) => ({ n: Number(row['n']) }));
+  }
+
+  /** What is left of a destroyed session: executions that an idempotency key may still ask for. */
+  deleteUnkeyed(): void {
+    const rows = this.#sql.exec('SELECT n FROM execution WHERE idempotencyKey IS NULL').toArray();
+    for (const row of rows) this.deleteExecution(Number(row['n']));
+  }
+
+  deleteHistory(): void {
+    for (const table of ['output', 'part', 'execution', 'receipt']) this.#sql.exec(`DELETE FROM ${table}`);
+  }
+
+  #insert(table: string, row: Record<string, Value>): void {
+    const columns = Object.keys(row);
+    this.#sql.exec(
+      `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${columns.map(() => '?').join(', ')})`,
+      ...Object.values(row).map(stored),
+    );
+  }
+
+  #update(table: string, patch: Record<string, Value | undefined>, key: { column: string; value: number }): void {
+    const columns = Object.keys(patch);
+    if (columns.length === 0) return;
+    this.#sql.exec(
+      `UPDATE ${table} SET ${columns.map((column) => `${column} = ?`).join(', ')} WHERE ${key.column} = ?`,
+      ...Object.values(patch).map((value) => stored(value ?? null)),
+      key.value,
+    );
+  }
+}
+
+function stored(value: Value): string | number | null | ArrayBuffer | Uint8Array {
+  if (typeof value === 'boolean') return value ? 1 : 0;
+  if (value instanceof Uint8Array || value === null || typeof value !== 'object') return value;
+  return JSON.stringify(value);
+}

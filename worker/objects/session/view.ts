@@ -1,0 +1,43 @@
+/** The session as the API shows it. */
+import type { Session } from '../../../shared/session.ts';
+import type { SessionListEntry } from '../tenant/port.ts';
+import type { ExecutionRecord, SessionRecord } from './records.ts';
+
+/** Where every sandbox keeps the session's files. */
+const WORKDIR = '/workspace';
+
+export function sessionView(record: SessionRecord, open: readonly ExecutionRecord[], total: number): Session {
+  const { facts } = record;
+  const queued = open.filter(({ status }) => status === 'queued').length;
+  return {
+    session_id: facts.sessionId,
+    state: record.state,
+    image: facts.image,
+    image_digest: facts.imageDigest,
+    resource_limits: facts.limits,
+    metadata: facts.metadata,
+    environment: facts.environment,
+    workdir: WORKDIR,
+    pool: facts.pool,
+    host_id: facts.hostId,
+    sandbox_id: record.sandboxId,
+    epoch: record.epoch,
+    idle_timeout_s: Math.round(facts.idleTimeoutMs / 1000),
+    owner: { tenant: facts.tenant, subject: facts.subject },
+    created_at: new Date(facts.createdAtMs).toISOString(),
+    last_activity_at: new Date(record.lastActivityAtMs).toISOString(),
+    error: record.errorCode === null ? null : { code: record.errorCode, detail: record.errorDetail ?? '' },
+    executions: { total, queued, running: open.length - queued },
+  };
+}
+
+export function listEntry(record: SessionRecord, state: SessionRecord['state']): SessionListEntry {
+  const { facts } = record;
+  return {
+    session_id: facts.sessionId,
+    state,
+    image: facts.image,
+    metadata: facts.metadata,
+    created_at: new Date(facts.createdAtMs).toISOString(),
+  };
+}

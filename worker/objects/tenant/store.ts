@@ -1,0 +1,96 @@
+/** SQL of the tenant object: the index of its sessions, and the keys of creates. */
+import * as z from 'zod';
+import { SessionListSchema } from '../../../shared/session.ts';
+import type { SessionListEntry } from './port.ts';
+
+const SCHEMA = `
+CREATE TABLE IF NOT EXISTS session (
+  session_id TEXT PRIMARY KEY,
+  subject TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  entry TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS session_by_age ON session (subject, created_at, session_id);
+CREATE TABLE IF NOT EXISTS create_key (
+  key TEXT PRIMARY KEY,
+  fingerprint TEXT NOT NULL,
+  session_id TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS create_key_by_age ON create_key (created_at);
+`;
+
+const EntrySchema = SessionListSchema.shape.sessions.element;
+
+const ReservationSchema = z.object({ fingerprint: z.string(), session_id: z.string() });
+export type Reservation = z.infer<typeof ReservationSchema>;
+
+export interface ListPosition {
+  createdAt: string;
+  sessionId: string;
+}
+
+export class TenantStore {
+  readonly #sql: SqlStorage;
+
+  constructor(storage: DurableObjectStorage) {
+    this.#sql = storage.sql;
+    this.#sql.exec(SCHEMA);
+  }
+
+  putSession(subject: string, entry: SessionListEntry): void {
+    this.#sql.exec(
+      `INSERT INTO session (session_id, subject, created_at, entry) VALUES (?, ?, ?, ?)
+       ON CONFLICT (session_id) DO UPDATE SET entry = excluded.entry`,
+      entry.session_id,
+      subject,
+      entry.created_at,
+      JSON.stringify(entry),
+    );
+  }
+
+  deleteSession(sessionId: string): void {
+    this.#sql.exec('DELETE FROM session WHERE session_id = ?', sessionId);
+  }
+
+  /** Newest first, those after `position`. */
+  sessions(subject: string, position: ListPosition | undefined, limit: number): SessionListEntry[] {
+    const rows =
+      position === undefined
+        ? this.#sql.exec(
+            'SELECT entry FROM session WHERE subject = ? ORDER BY created_at DESC, session_id DESC LIMIT ?',
+            subject,
+            limit,
+          )
+        : this.#sql.exec(
+            `SELECT entry FROM session WHERE subject = ? AND (created_at, session_id) < (?, ?)
+             ORDER BY created_at DESC, session_id DESC LIMIT ?`,
+            subject,
+            position.createdAt,
+            position.sessionId,
+            limit,
+          );
+    return rows.toArray().map((row) => EntrySchema.parse(JSON.parse(String(row['entry']))));
+  }
+
+  reservation(key: string): Reservation | undefined {
+    const [row] = this.#sql
+      .exec('SELECT fingerprint, session_id FROM create_key WHERE key = ?', key)
+      .toArray();
+    return row === undefined ? undefined : ReservationSchema.parse(row);
+  }
+
+  reserve(key: string, reservation: Reservation, nowMs: number): void {
+    this.#sql.exec(
+      'INSERT INTO create_key (key, fingerprint, session_id, created_at) VALUES (?, ?, ?, ?)',
+      key,
+      reservation.fingerprint,
+      reservation.session_id,
+      nowMs,
+    );
+  }
+
+  forgetReservationsBefore(createdAtMs: number): void {
+    this.#sql.exec('DELETE FROM create_key WHERE created_at < ?', createdAtMs);
+  }
+}

@@ -1,0 +1,221 @@
+/** Executions of a session: history, one, its events, its receipt, and what acts on a running one. */
+import * as z from 'zod';
+import { EnvelopeSchema } from '../../shared/dsse.ts';
+import { fromBase64, utf8 } from '../../shared/encoding.ts';
+import { failure } from '../../shared/errors.ts';
+import { ExecutionSchema, parseCursor } from '../../shared/execution.ts';
+import { ExecutionIdSchema } from '../../shared/ids.ts';
+import { MAX_STDIN_BYTES } from '../../shared/limits.ts';
+import { ReceiptExportSchema } from '../../shared/receipt-verify.ts';
+import { BUILT_IN_TOOLS, ToolNameSchema } from '../../shared/tool.ts';
+import { requireScopes } from '../middleware/authentication.ts';
+import {
+  BYTES_MEDIA_TYPE,
+  invalid,
+  JSON_MEDIA_TYPE,
+  parseBody,
+  type RequestBody,
+} from '../middleware/body.ts';
+import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { StreamTextSchema } from './event-stream-text.ts';
+import { SAFE, UNSAFE } from './object-calls.ts';
+import { executionIdOf, notFound, ownSession } from './own-session.ts';
+import { emptyReply, reply } from './reply.ts';
+import { defineRoute } from './route.ts';
+import { EVENT_STREAM_MEDIA_TYPE, streamEvents } from './session-stream.ts';
+
+const EncodingQuery = z
+  .enum(['utf-8', 'base64'])
+  .default('utf-8')
+  .describe('How `stdout` and `stderr` are given.');
+
+export const ExecutionListSchema = z.object({
+  executions: z.array(ExecutionSchema),
+  next_cursor: z.string().nullable(),
+});
+
+const listExecutions = defineRoute({
+  method: 'GET',
+  path: '/v1/sessions/{session_id}/executions',
+  operationId: 'listExecutions',
+  summary: 'The executions of a session, newest first',
+  access: { kind: 'tenant', scopes: ['sessions:read'] },
+  query: z.strictObject({
+    limit: z.coerce.number().int().min(1).max(100).default(20).describe('Executions in one answer.'),
+    cursor: z.string().min(1).max(512).optional().describe('`next_cursor` of the answer before.'),
+  }),
+  answers: { 200: { description: 'A page', content: { 'application/json': ExecutionListSchema } } },
+  errors: ['not_found'],
+  handle: async (exchange, { params, query }) => {
+    const session = await ownSession(exchange, params.session_id);
+    const page = { limit: query.limit, cursor: query.cursor };
+    return reply(200, unwrap(await session.call((stub) => stub.listExecutions(session.caller, page), SAFE)));
+  },
+});
+
+const getExecution = defineRoute({
+  method: 'GET',
+  path: '/v1/sessions/{session_id}/executions/{execution_id}',
+  operationId: 'getExecution',
+  summary: 'One execution, running or ended',
+  access: { kind: 'tenant', scopes: ['sessions:read'] },
+  query: z.strictObject({ encoding: EncodingQuery }),
+  answers: { 200: { description: 'The execution', content: { 'application/json': ExecutionSchema } } },
+  errors: ['not_found'],
+  handle: async (exchange, { params, query }) => {
+    const session = await ownSession(exchange, params.session_id);
+    const executionId = executionIdOf(params.execution_id);
+    const execution = await session.call(
+      (stub) => stub.getExecution(session.caller, executionId, query.encoding),
+      SAFE,
+    );
+    return reply(200, unwrap(execution));
+  },
+});
+
+const streamExecution = defineRoute({
+  method: 'GET',
+  path: '/v1/sessions/{session_id}/executions/{execution_id}/events',
+  operationId: 'streamExecution',
+  summary: 'The events of an execution from the beginning, or after `Last-Event-ID`',
+  access: { kind: 'tenant', scopes: ['sessions:read'] },
+  query: z.strictObject({ encoding: EncodingQuery }),
+  headers: { 'Last-Event-ID': 'The `id` of the last event that arrived: the stream goes on after it.' },
+  answers: {
+    200: { description: 'Events', content: { [EVENT_STREAM_MEDIA_TYPE]: StreamTextSchema } },
+  },
+  errors: ['not_found'],
+  handle: async (exchange, { params, query }) => {
+    const session = await ownSession(exchange, params.session_id);
+    const executionId = executionIdOf(params.execution_id);
+    const lastEventId = lastEventIdOf(exchange.request.headers.get('Last-Event-ID'), executionId);
+    return streamEvents(session, { executionId, encoding: query.encoding, lastEventId });
+  },
+});
+
+function lastEventIdOf(header: string | null, executionId: string): string | null {
+  if (header === null || header === '') return null;
+  const cursor = parseCursor(header);
+  if (cursor === undefined) {
+    throw invalid([{ path: 'header.Last-Event-ID', expected: 'the id of an event of this stream' }]);
+  }
+  if (cursor.executionId !== executionId) throw notFound('Last-Event-ID is of no stream of yours');
+  return header;
+}
+
+const getReceipt = defineRoute({
+  method: 'GET',
+  path: '/v1/sessions/{session_id}/executions/{execution_id}/receipt',
+  operationId: 'getReceipt',
+  summary: 'The signed receipt of an execution that ended',
+  access: { kind: 'tenant', scopes: ['sessions:read'] },
+  answers: { 200: { description: 'A DSSE envelope', content: { 'application/json': EnvelopeSchema } } },
+  errors: ['not_found', 'receipt_pending'],
+  handle: async (exchange, { params }) => {
+    const session = await ownSession(exchange, params.session_id);
+    const executionId = executionIdOf(params.execution_id);
+    return reply(200, unwrap(await session.call((stub) => stub.receipt(session.caller, executionId), SAFE)));
+  },
+});
+
+const exportReceipts = defineRoute({
+  method: 'GET',
+  path: '/v1/sessions/{session_id}/receipts',
+  operationId: 'exportReceipts',
+  summary: 'All receipts of a session in order, with the public keys that verify them',
+  access: { kind: 'tenant', scopes: ['sessions:read'] },
+  answers: { 200: { description: 'The chain', content: { 'application/json': ReceiptExportSchema } } },
+  errors: ['not_found'],
+  handle: async (exchange, { params }) => {
+    const session = await ownSession(exchange, params.session_id);
+    return reply(200, unwrap(await session.call((stub) => stub.receipts(session.caller), SAFE)));
+  },
+});
+
+export const StdinSchema = z.strictObject({
+  data: z.string(),
+  encoding: z.enum(['utf-8', 'base64']).default('utf-8'),
+  eof: z.boolean().default(false),
+});
+/** Base64 in JSON is a third longer than the bytes, and the envelope around it small. */
+const MAX_STDIN_BODY_BYTES = Math.ceil(MAX_STDIN_BYTES * (4 / 3)) + 1_024;
+
+const writeStdin = defineRoute({
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/executions/{execution_id}/stdin',
+  operationId: 'writeStdin',
+  summary: 'Write to the standard input of a running execution; needs the scope of its tool',
+  access: { kind: 'tenant', anyScope: ['tools:python', 'tools:shell', 'tools:file'] },
+  query: z.strictObject({
+    eof: z.enum(['true', 'false']).default('false').describe('Close the input after these bytes.'),
+  }),
+  raw: { mediaTypes: [BYTES_MEDIA_TYPE, JSON_MEDIA_TYPE], maxBytes: MAX_STDIN_BODY_BYTES },
+  answers: { 204: { description: 'The bytes are on their way' } },
+  errors: ['not_found', 'execution_not_running', 'queue_full', 'host_unresponsive'],
+  handle: async (exchange, { params, query, raw }) => {
+    const session = await ownSession(exchange, params.session_id);
+    const executionId = executionIdOf(params.execution_id);
+    const input = stdinOf(raw);
+    const tool = unwrap(await session.call((stub) => stub.toolOf(session.caller, executionId), SAFE));
+    requireScopes(exchange.principal, [scopeOfTool(tool)], exchange.configuration);
+    const eof = input.eof || query.eof === 'true';
+    unwrap(await session.call((stub) => stub.stdin(session.caller, executionId, input.bytes, eof), UNSAFE));
+    return emptyReply();
+  },
+});
+
+function stdinOf(raw: RequestBody): { bytes: Uint8Array; eof: boolean } {
+  if (raw.mediaType === BYTES_MEDIA_TYPE) return bounded({ bytes: raw.bytes, eof: false });
+  const { data, encoding, eof } = parseBody(raw.bytes, StdinSchema);
+  const bytes = encoding === 'utf-8' ? utf8(data) : fromBase64(data);
+  if (bytes === undefined) throw invalid([{ path: 'body.data', expected: 'canonical base64 with padding' }]);
+  return bounded({ bytes, eof });
+}
+
+function bounded(input: { bytes: Uint8Array; eof: boolean }): { bytes: Uint8Array; eof: boolean } {
+  if (input.bytes.length <= MAX_STDIN_BYTES) return input;
+  throw new Refusal(failure('payload_too_large', `at most ${MAX_STDIN_BYTES} bytes of input at once`));
+}
+
+function scopeOfTool(tool: string): string {
+  const name = ToolNameSchema.safeParse(tool);
+  return name.success ? BUILT_IN_TOOLS[name.data].scope : `tools:${tool}`;
+}
+
+const InterruptSchema = z.strictObject({ execution_id: ExecutionIdSchema.optional() });
+export const InterruptedSchema = z.object({ execution_id: ExecutionIdSchema.nullable() });
+
+const interrupt = defineRoute({
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/interrupt',
+  operationId: 'interrupt',
+  summary: 'Stop one execution, or what runs; the session lives on',
+  access: { kind: 'tenant', scopes: ['sessions:write'] },
+  body: InterruptSchema,
+  answers: {
+    200: {
+      description: 'What was asked to stop; null when nothing ran',
+      content: { 'application/json': InterruptedSchema },
+    },
+  },
+  errors: ['not_found', 'execution_not_running'],
+  handle: async (exchange, { params, body }) => {
+    const session = await ownSession(exchange, params.session_id);
+    // Stopping twice stops once.
+    const stopped = await session.call(
+      (stub) => stub.interrupt(session.caller, body.execution_id ?? null),
+      SAFE,
+    );
+    return reply(200, unwrap(stopped));
+  },
+});
+
+export const executionRoutes = [
+  listExecutions,
+  getExecution,
+  streamExecution,
+  getReceipt,
+  exportReceipts,
+  writeStdin,
+  interrupt,
+];

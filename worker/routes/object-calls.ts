@@ -1,0 +1,30 @@
+/** The doors to the objects: a fresh stub for each call, and their failures as values. */
+import type { Outcome } from '../../shared/errors.ts';
+import type { Env } from '../env.ts';
+import { callObject } from '../middleware/call-object.ts';
+import type { PoolPort } from '../objects/pool/port.ts';
+import type { SessionPort } from '../objects/session/port.ts';
+import { sessionObjectName } from '../objects/session-name.ts';
+import type { TenantPort } from '../objects/tenant/port.ts';
+
+/** A call that changes nothing, or nothing more when it is made twice. */
+export const SAFE = { safe: true } as const;
+export const UNSAFE = { safe: false } as const;
+
+export type ObjectCalls<Port> = <T>(
+  method: (stub: Port & { fetch(request: Request): Promise<Response> }) => Promise<Outcome<T>>,
+  about: { safe: boolean },
+) => Promise<Outcome<T>>;
+
+export function sessionCalls(env: Env, tenant: string, sessionId: string): ObjectCalls<SessionPort> {
+  const name = sessionObjectName(tenant, sessionId);
+  return (method, about) => callObject(() => method(env.SESSION.getByName(name)), about);
+}
+
+export function tenantCalls(env: Env, tenant: string): ObjectCalls<TenantPort> {
+  return (method, about) => callObject(() => method(env.TENANT.getByName(tenant)), about);
+}
+
+export function poolCalls(env: Env, pool: string): ObjectCalls<PoolPort> {
+  return (method, about) => callObject(() => method(env.POOL.getByName(pool)), about);
+}

@@ -1,0 +1,99 @@
+/** The operator's routes, and those by which a host enrols itself. */
+import * as z from 'zod';
+import {
+  CreateEnrollmentTokenSchema,
+  EnrolledSchema,
+  EnrollmentChallengeSchema,
+  EnrollmentTokenSchema,
+  EnrollSchema,
+  OperatorHostSchema,
+  ROUTES,
+} from '../../shared/host-api.ts';
+import { unwrap } from '../middleware/refusal.ts';
+import { poolOfEnrollmentToken } from '../objects/pool/enrollment-token.ts';
+import { poolCalls, SAFE, UNSAFE } from './object-calls.ts';
+import { reply } from './reply.ts';
+import { defineRoute } from './route.ts';
+
+const DEFAULT_POOL = 'default';
+
+const createEnrollmentToken = defineRoute({
+  method: 'POST',
+  path: '/v1/enrollment-tokens',
+  operationId: 'createEnrollmentToken',
+  summary: 'A token with which one host may enrol once',
+  access: { kind: 'operator' },
+  body: CreateEnrollmentTokenSchema,
+  answers: {
+    201: {
+      description: 'The token; it is not shown again',
+      content: { 'application/json': EnrollmentTokenSchema },
+    },
+  },
+  errors: [],
+  handle: async (exchange, { body }) => {
+    const { pool } = body;
+    return reply(
+      201,
+      unwrap(await poolCalls(exchange.env, pool)((stub) => stub.createEnrollmentToken({ pool }), UNSAFE)),
+    );
+  },
+});
+
+export const HostListSchema = z.object({ hosts: z.array(OperatorHostSchema) });
+
+const listHosts = defineRoute({
+  method: 'GET',
+  path: '/v1/hosts',
+  operationId: 'listHosts',
+  summary: 'The hosts of a pool',
+  access: { kind: 'operator' },
+  query: CreateEnrollmentTokenSchema,
+  answers: { 200: { description: 'Hosts', content: { 'application/json': HostListSchema } } },
+  errors: [],
+  handle: async (exchange, { query }) => {
+    return reply(200, {
+      hosts: unwrap(await poolCalls(exchange.env, query.pool)((stub) => stub.listHosts(), SAFE)),
+    });
+  },
+});
+
+const createChallenge = defineRoute({
+  method: 'POST',
+  path: ROUTES.challenges,
+  operationId: 'createChallenge',
+  summary: 'A nonce that a host signs to enrol',
+  access: { kind: 'public' },
+  answers: {
+    201: {
+      description: 'Good for one use within a minute',
+      content: { 'application/json': EnrollmentChallengeSchema },
+    },
+  },
+  errors: [],
+  handle: async (exchange) => {
+    return reply(201, unwrap(await poolCalls(exchange.env, DEFAULT_POOL)((stub) => stub.challenge(), SAFE)));
+  },
+});
+
+const enroll = defineRoute({
+  method: 'POST',
+  path: ROUTES.enroll,
+  operationId: 'enroll',
+  summary: 'Enrol a host: its token is spent, its key certified',
+  access: { kind: 'public' },
+  body: EnrollSchema,
+  answers: {
+    201: {
+      description: 'What the host keeps, and the root key that it pins',
+      content: { 'application/json': EnrolledSchema },
+    },
+  },
+  errors: ['enrollment_refused', 'proof_refused'],
+  handle: async (exchange, { body }) => {
+    const pool = poolOfEnrollmentToken(body.enrollment_token) ?? DEFAULT_POOL;
+    return reply(201, unwrap(await poolCalls(exchange.env, pool)((stub) => stub.enroll(body), UNSAFE)));
+  },
+});
+
+export const operatorRoutes = [createEnrollmentToken, listHosts, createChallenge, enroll];

@@ -1,0 +1,196 @@
+/** What a route is: its documentation and its handler, from one definition. */
+import type { Context } from 'hono';
+import type * as z from 'zod';
+import { type ErrorCode, failure } from '../../shared/errors.ts';
+import type { Scope } from '../../shared/scopes.ts';
+import { type Configuration, configurationOf } from '../configuration.ts';
+import type { Env } from '../env.ts';
+import type { OperatorPrincipal, TenantPrincipal } from '../identity/principal.ts';
+import { Admission } from '../middleware/admission.ts';
+import type { AppEnvironment } from '../middleware/app-environment.ts';
+import { authenticate, insufficientScope, requireScopes } from '../middleware/authentication.ts';
+import { checkValue, JSON_MEDIA_TYPE, parseBody, type RequestBody, readBody } from '../middleware/body.ts';
+import { Refusal } from '../middleware/refusal.ts';
+import { SAFE, tenantCalls } from './object-calls.ts';
+
+export type AccessKind = 'public' | 'tenant' | 'operator';
+export type Method = 'GET' | 'POST' | 'DELETE';
+
+export interface Access<Kind extends AccessKind> {
+  kind: Kind;
+  /** Scopes that a tenant's token needs, all of them. */
+  scopes?: readonly Scope[];
+  /** Scopes of which it needs one at least; which one depends on the body. */
+  anyScope?: readonly Scope[];
+}
+
+export interface Answer {
+  description: string;
+  /** Schema by media type; none for an answer without a body. */
+  content?: Readonly<Record<string, z.ZodType>>;
+  headers?: readonly string[];
+}
+
+export interface RouteDocumentation {
+  method: Method;
+  /** Path with `{name}` parameters. */
+  path: string;
+  operationId: string;
+  summary: string;
+  access: Access<AccessKind>;
+  query?: z.ZodObject;
+  /** Request headers that the route reads, with what they are for. */
+  headers?: Readonly<Record<string, string>>;
+  body?: z.ZodType;
+  /** For bodies that are not JSON only: the types and the cap. */
+  raw?: { mediaTypes: readonly string[]; maxBytes: number };
+  answers: Readonly<Record<number, Answer>>;
+  errors: readonly ErrorCode[];
+}
+
+type PrincipalOf<Kind extends AccessKind> = {
+  public: null;
+  tenant: TenantPrincipal;
+  operator: OperatorPrincipal;
+}[Kind];
+
+type ParameterNames<Path extends string> = Path extends `${string}{${infer Name}}${infer Rest}`
+  ? Name | ParameterNames<Rest>
+  : never;
+
+export interface Exchange<Kind extends AccessKind> {
+  request: Request;
+  env: Env;
+  configuration: Configuration;
+  principal: PrincipalOf<Kind>;
+  requestId: string;
+  receivedMs: number;
+  waitUntil: (promise: Promise<unknown>) => void;
+}
+
+export interface RouteInput<Path extends string, Query extends z.ZodObject, Body> {
+  params: Record<ParameterNames<Path>, string>;
+  query: z.output<Query>;
+  body: Body;
+  raw: RequestBody;
+}
+
+interface Definition<Path extends string, Kind extends AccessKind, Query extends z.ZodObject, Body>
+  extends Omit<RouteDocumentation, 'path' | 'access' | 'query' | 'body'> {
+  path: Path;
+  access: Access<Kind>;
+  query?: Query;
+  body?: z.ZodType<Body>;
+  handle: (exchange: Exchange<Kind>, input: RouteInput<Path, Query, Body>) => Promise<Response> | Response;
+}
+
+export interface Route extends RouteDocumentation {
+  respond: (c: Context<AppEnvironment>) => Promise<Response>;
+}
+
+const NO_BODY: RequestBody = { mediaType: JSON_MEDIA_TYPE, bytes: new Uint8Array(0) };
+const admission = new Admission();
+
+/**
+ * Every request takes one road: caller, rights that need no body, rate, query, body, then the handler. What a step
+ * refuses never reaches the next, so an unauthenticated request wakes no object and reads no body.
+ */
+export function defineRoute<
+  const Path extends string,
+  Kind extends AccessKind,
+  Query extends z.ZodObject = z.ZodObject<Record<never, never>>,
+  Body = unknown,
+>(definition: Definition<Path, Kind, Query, Body>): Route {
+  const { handle, ...documentation } = definition;
+  return {
+    ...documentation,
+    respond: async (c) => {
+      const configuration = await configurationOf(c.env);
+      const principal = await callerOf(c, configuration, definition.access);
+      const query = parseQuery(c.req.url, definition.query);
+      const raw = await rawBodyOf(c.req.raw, definition);
+      const body = definition.body === undefined ? undefined : parseBody(raw.bytes, definition.body);
+      return handle(
+        {
+          request: c.req.raw,
+          env: c.env,
+          configuration,
+          principal: principal as PrincipalOf<Kind>,
+          requestId: c.get('requestId'),
+          receivedMs: c.get('receivedMs'),
+          waitUntil: (promise) => c.executionCtx.waitUntil(promise),
+        },
+        {
+          // The router matched the path, so each of its parameters is there.
+          params: c.req.param() as Record<ParameterNames<Path>, string>,
+          query: query as z.output<Query>,
+          body: body as Body,
+          raw,
+        },
+      );
+    },
+  };
+}
+
+async function callerOf(
+  c: Context<AppEnvironment>,
+  configuration: Configuration,
+  access: Access<AccessKind>,
+): Promise<TenantPrincipal | OperatorPrincipal | null> {
+  if (access.kind === 'public') return null;
+  const needed = [...(access.scopes ?? []), ...(access.anyScope ?? [])];
+  const principal = await authenticate(
+    {
+      authorization: c.req.header('Authorization') ?? null,
+      configuration,
+      nowMs: Date.now(),
+      waitUntil: (promise) => c.executionCtx.waitUntil(promise),
+    },
+    needed,
+  );
+  if (principal.kind === 'tenant') c.set('rate', admission.peek(principal.tenant, Date.now()));
+  if (principal.kind !== access.kind) {
+    throw new Refusal(failure('forbidden', `this route is for the ${access.kind}'s tokens`));
+  }
+  if (principal.kind === 'operator') return principal;
+  requireScopes(principal, access.scopes ?? [], configuration);
+  if (access.anyScope !== undefined && !access.anyScope.some((scope) => principal.scopes.has(scope))) {
+    throw insufficientScope('the token has none of the scopes', needed, configuration);
+  }
+  c.set('rate', await admitTenant(c.env, principal.tenant, configuration));
+  return principal;
+}
+
+function admitTenant(env: Env, tenant: string, configuration: Configuration) {
+  return admission.admit(tenant, Date.now(), {
+    limit: configuration.tenantRequestsPerMinute,
+    // Leasing twice only gives the tenant fewer requests in this window, so a reset may be repeated.
+    lease: (count) => tenantCalls(env, tenant)((stub) => stub.leaseRequests(count), SAFE),
+  });
+}
+
+function parseQuery(url: string, schema: z.ZodObject | undefined): unknown {
+  if (schema === undefined) return {};
+  const query: Record<string, string> = Object.create(null);
+  for (const [name, value] of new URL(url).searchParams) {
+    if (name in query) {
+      throw new Refusal(
+        failure('invalid_request', `query.${name} is given twice`, {
+          violations: [{ path: `query.${name}`, expected: 'one value' }],
+        }),
+      );
+    }
+    query[name] = value;
+  }
+  return checkValue({ ...query }, schema, 'query');
+}
+
+async function rawBodyOf(
+  request: Request,
+  definition: Pick<RouteDocumentation, 'body' | 'raw'>,
+): Promise<RequestBody> {
+  if (definition.raw !== undefined) {
+    return readBody(request, definition.raw.mediaTypes, definition.raw.maxBytes);
+  }
+  return definition.body === undefined ? NO_BODY : readBody(request, [JSON_MEDIA_TYPE]);
+}

@@ -1,0 +1,163 @@
+/** Sessions: create, list, read, delete. */
+import * as z from 'zod';
+import { type ErrorCode, failure, type Outcome } from '../../shared/errors.ts';
+import { newSessionId } from '../../shared/ids.ts';
+import {
+  type CreateSession,
+  CreateSessionSchema,
+  type Session,
+  SessionListSchema,
+  SessionSchema,
+} from '../../shared/session.ts';
+import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
+import { unwrap } from '../middleware/refusal.ts';
+import { poolCalls, SAFE, tenantCalls, UNSAFE } from './object-calls.ts';
+import { ownSession, sessionOf } from './own-session.ts';
+import { emptyReply, reply } from './reply.ts';
+import { defineRoute, type Exchange } from './route.ts';
+
+export const IDEMPOTENCY_HEADER_DOC = {
+  'Idempotency-Key': 'Repeating a request with the same key gives the first answer and does nothing twice.',
+};
+
+/** What placing and making a sandbox may end in; a host may refuse the grant for each of its reasons. */
+export const CREATE_ERRORS = [
+  'idempotency_conflict',
+  'idempotency_in_progress',
+  'session_deleted',
+  'quota_exceeded',
+  'image_not_found',
+  'image_refused',
+  'limits_exceeded',
+  'grant_invalid',
+  'grant_expired',
+  'fenced',
+  'no_host_available',
+  'host_unresponsive',
+  'host_lost',
+  'host_full',
+  'host_degraded',
+  'sandbox_failed',
+] as const satisfies readonly ErrorCode[];
+
+const createSession = defineRoute({
+  method: 'POST',
+  path: '/v1/sessions',
+  operationId: 'createSession',
+  summary: 'Create a session; it is usable when the answer comes',
+  access: { kind: 'tenant', scopes: ['sessions:write'] },
+  headers: IDEMPOTENCY_HEADER_DOC,
+  body: CreateSessionSchema,
+  answers: {
+    201: {
+      description: 'The session',
+      content: { 'application/json': SessionSchema },
+      headers: ['Location'],
+    },
+  },
+  errors: CREATE_ERRORS,
+  handle: async (exchange, { body, raw }) => {
+    const idempotency = await idempotencyOf({
+      header: exchange.request.headers.get('Idempotency-Key'),
+      route: 'POST /v1/sessions',
+      subject: exchange.principal.subject,
+      body: raw.bytes,
+    });
+    const reserved = await reserveSession(exchange, idempotency);
+    const session = unwrap(
+      await placeAndCreate(exchange, { sessionId: reserved.sessionId, request: body, ephemeral: false }),
+    );
+    return reply(201, session, { Location: `/v1/sessions/${session.session_id}` });
+  },
+});
+
+/** The id of the session to create: with a key, always the one that its first use was given. */
+export async function reserveSession(
+  exchange: Exchange<'tenant'>,
+  idempotency: Idempotency | null,
+): Promise<{ sessionId: string; fresh: boolean }> {
+  const sessionId = await newSessionId(exchange.configuration.tagKey, exchange.principal.tenant);
+  if (idempotency === null) return { sessionId, fresh: true };
+  // The same reservation made twice is one reservation.
+  return unwrap(
+    await tenantCalls(exchange.env, exchange.principal.tenant)(
+      (stub) => stub.reserveCreate({ ...idempotency, sessionId }),
+      SAFE,
+    ),
+  );
+}
+
+export async function placeAndCreate(
+  exchange: Exchange<'tenant'>,
+  input: { sessionId: string; request: CreateSession; ephemeral: boolean },
+): Promise<Outcome<Session>> {
+  const { request } = input;
+  const placed = await poolCalls(exchange.env, request.pool)(
+    (stub) => stub.place({ image: request.image }),
+    SAFE,
+  );
+  if (!placed.ok) return placed;
+  const session = sessionOf(exchange, input.sessionId);
+  const created = await session.call(
+    (stub) => stub.create({ ...input, caller: session.caller, host: placed.value }),
+    // A second create of the same id by the same caller joins the first.
+    SAFE,
+  );
+  if (created.ok || created.code !== 'not_found') return created;
+  return failure('session_deleted', 'the session that this Idempotency-Key created was deleted');
+}
+
+const ListQuerySchema = z.strictObject({
+  limit: z.coerce.number().int().min(1).max(100).default(50).describe('Sessions in one answer.'),
+  cursor: z.string().min(1).max(512).optional().describe('`next_cursor` of the answer before.'),
+});
+
+const listSessions = defineRoute({
+  method: 'GET',
+  path: '/v1/sessions',
+  operationId: 'listSessions',
+  summary: 'The sessions of the caller, newest first',
+  access: { kind: 'tenant', scopes: ['sessions:read'] },
+  query: ListQuerySchema,
+  answers: { 200: { description: 'A page', content: { 'application/json': SessionListSchema } } },
+  errors: [],
+  handle: async (exchange, { query }) => {
+    const { tenant, subject } = exchange.principal;
+    const page = await tenantCalls(exchange.env, tenant)(
+      (stub) => stub.listSessions({ subject, limit: query.limit, cursor: query.cursor }),
+      SAFE,
+    );
+    return reply(200, unwrap(page));
+  },
+});
+
+const getSession = defineRoute({
+  method: 'GET',
+  path: '/v1/sessions/{session_id}',
+  operationId: 'getSession',
+  summary: 'One session',
+  access: { kind: 'tenant', scopes: ['sessions:read'] },
+  answers: { 200: { description: 'The session', content: { 'application/json': SessionSchema } } },
+  errors: ['not_found'],
+  handle: async (exchange, { params }) => {
+    const session = await ownSession(exchange, params.session_id);
+    return reply(200, unwrap(await session.call((stub) => stub.describe(session.caller), SAFE)));
+  },
+});
+
+const deleteSession = defineRoute({
+  method: 'DELETE',
+  path: '/v1/sessions/{session_id}',
+  operationId: 'deleteSession',
+  summary: 'End a session and everything in it; the second time it is not found',
+  access: { kind: 'tenant', scopes: ['sessions:write'] },
+  answers: { 204: { description: 'The session is gone' } },
+  errors: ['not_found', 'host_unresponsive'],
+  handle: async (exchange, { params }) => {
+    const session = await ownSession(exchange, params.session_id);
+    unwrap(await session.call((stub) => stub.destroy(session.caller), UNSAFE));
+    return emptyReply();
+  },
+});
+
+export const sessionRoutes = [createSession, listSessions, getSession, deleteSession];
