@@ -1,0 +1,68 @@
+/** Runs the Worker on workerd through Miniflare, with its Durable Objects on the disk. */
+import { build, stop } from 'esbuild';
+import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare';
+import type { Bindings } from './bindings.ts';
+
+const COMPATIBILITY_DATE = '2026-11-02';
+const WORKER_NAME = 'sandgate';
+/** Binding name → class that the Worker's entry exports. */
+const DURABLE_OBJECTS = {
+  SESSION: 'SessionObject',
+  HOST: 'HostObject',
+  POOL: 'PoolObject',
+  TENANT: 'TenantObject',
+};
+
+export type GatewayOptions = {
+  entry: string;
+  port: number;
+  bindings: Bindings;
+  persistDir: string;
+  onRuntimeRestart: () => void;
+};
+
+export async function startGateway(options: GatewayOptions): Promise<{ url: URL; miniflare: Miniflare }> {
+  const miniflare = new Miniflare(
+    convertV4MiniflareOptions({
+      name: WORKER_NAME,
+      host: '127.0.0.1',
+      port: options.port,
+      modules: true,
+      script: await bundleWorker(options.entry),
+      compatibilityDate: COMPATIBILITY_DATE,
+      bindings: options.bindings,
+      durableObjects: Object.fromEntries(
+        Object.entries(DURABLE_OBJECTS).map(([binding, className]) => [
+          binding,
+          { className, useSQLite: true },
+        ]),
+      ),
+      resourcePersistencePath: options.persistDir,
+      cf: false,
+      telemetry: { enabled: false },
+      log: new Log(LogLevel.WARN),
+      unsafeHandleRuntimeRestart: options.onRuntimeRestart,
+    }),
+  );
+  return { url: await miniflare.ready, miniflare };
+}
+
+export async function bundleWorker(entry: string): Promise<string> {
+  const bundled = await build({
+    entryPoints: [entry],
+    bundle: true,
+    write: false,
+    format: 'esm',
+    platform: 'neutral',
+    conditions: ['workerd', 'worker', 'browser'],
+    mainFields: ['browser', 'module', 'main'],
+    external: ['cloudflare:*', 'node:*'],
+    target: 'es2024',
+    logLevel: 'silent',
+  });
+  // esbuild keeps a process for further builds; there are none.
+  await stop();
+  const [output] = bundled.outputFiles;
+  if (output === undefined) throw new Error(`esbuild gave no output for ${entry}`);
+  return output.text;
+}

@@ -1,0 +1,49 @@
+/** The host agent as a supervised child. */
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import type { Locations } from '../locations.ts';
+import type { Installation } from '../setup/setup.ts';
+import { SupervisedChild } from './supervised-child.ts';
+
+export type HostAgentChildOptions = {
+  locations: Locations;
+  installation: Installation;
+  edgeUrl: string;
+  edgeOrigin: string;
+  enrollmentToken: string | undefined;
+  environment: NodeJS.ProcessEnv;
+  onRestart: (reason: string) => void;
+};
+
+export function hostAgentChild(options: HostAgentChildOptions): SupervisedChild {
+  const { locations, installation } = options;
+  return new SupervisedChild({
+    name: 'host agent',
+    args: [join(locations.repositoryDir, 'host-agent/main.ts')],
+    environment: {
+      ...process.env,
+      SANDGATE_STATE_DIR: locations.stateDir,
+      SANDGATE_EDGE_URL: options.edgeUrl,
+      SANDGATE_EDGE_ORIGIN: options.edgeOrigin,
+      SANDGATE_CGROUP_PARENT: `/${cgroupParent(locations.stateDir)}`,
+      SANDGATE_RUNSC: installation.runscPath,
+      SANDGATE_IMAGES_DIR: installation.imagesDir,
+      SANDGATE_GUEST_DIR: installation.guestDir,
+      ...(options.enrollmentToken === undefined
+        ? {}
+        : { SANDGATE_ENROLLMENT_TOKEN: options.enrollmentToken }),
+      ...options.environment,
+    },
+    input: '',
+    logPath: join(locations.stateDir, 'logs/host-agent.log'),
+    // TERM, so that it still removes its sandboxes.
+    parentDeathSignal: 'TERM',
+    onMessage: () => {},
+    onRestart: options.onRestart,
+  });
+}
+
+/** A cgroup's name, one per state folder: an agent removes what it finds under its own parent, never what another one runs. */
+export function cgroupParent(stateDir: string): string {
+  return `sandgate-${createHash('sha256').update(stateDir).digest('hex').slice(0, 12)}`;
+}

@@ -1,0 +1,52 @@
+/** When a stack may be used. */
+import { SetupFailure } from '../failure.ts';
+import type { OperatorClient, OperatorHost } from './operator-client.ts';
+import type { SupervisedChild } from './supervised-child.ts';
+import { waitUntil } from './wait-until.ts';
+
+const READY_TIMEOUT_MS = 60_000;
+
+/**
+ * The host that was heard of since both its agent's process and the edge's started: an edge that was killed comes
+ * back with a host that it still takes for connected.
+ */
+export async function connectedHost(
+  operator: OperatorClient,
+  agent: SupervisedChild,
+  edgeUpSinceMs: number,
+): Promise<string | undefined> {
+  const sinceMs = Math.max(agent.startedAtMs, edgeUpSinceMs);
+  const hosts = agent.pid === undefined ? [] : await operator.hosts().catch(() => []);
+  const isConnected = (host: OperatorHost): boolean =>
+    host.state === 'connected' && Date.parse(host.last_seen_at ?? '') >= sinceMs;
+  return hosts.find(isConnected)?.host_id;
+}
+
+export async function untilBack(probe: () => Promise<unknown>): Promise<void> {
+  const answer = async (): Promise<true | undefined> => ((await probe()) === undefined ? undefined : true);
+  const isBack = await waitUntil(answer, { timeoutMs: READY_TIMEOUT_MS });
+  if (isBack === undefined) throw new SetupFailure('the stack did not come back');
+}
+
+/** Fails as soon as the child dies or the time is up, with the last thing it said. */
+export async function untilReady<T>(
+  name: string,
+  child: SupervisedChild,
+  probe: () => Promise<T | undefined> | T | undefined,
+): Promise<T> {
+  let died: string | undefined;
+  void child.exited.then((reason) => {
+    died = reason;
+  });
+  const end = await waitUntil<{ found: T } | { died: string }>(
+    async () => {
+      const found = await probe();
+      if (found !== undefined) return { found };
+      return died === undefined ? undefined : { died };
+    },
+    { timeoutMs: READY_TIMEOUT_MS },
+  );
+  if (end !== undefined && 'found' in end) return end.found;
+  const reason = end === undefined ? `not ready after ${READY_TIMEOUT_MS / 1000} s` : end.died;
+  throw new SetupFailure(`the ${name} did not start (${reason}): ${child.lastLogLine()}`);
+}

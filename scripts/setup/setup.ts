@@ -1,0 +1,81 @@
+/** Everything a fresh machine needs, in order; each step does nothing when its result is there already. */
+import { mkdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { GUEST_ARTIFACTS } from '../../host-agent/guest/artifacts.ts';
+import { SetupFailure } from '../failure.ts';
+import type { Locations } from '../locations.ts';
+import { waitForLock } from '../process/lock-file.ts';
+import { installAptPackages, updateAptLists } from './apt-packages.ts';
+import { type DebianArchive, debianArchive } from './debian-archive.ts';
+import { installGuest } from './guest.ts';
+import { type BuiltImage, installImage } from './image.ts';
+import { removeLeftovers } from './leftovers.ts';
+import { requireMachine, requireRoot } from './machine.ts';
+import { installRunsc } from './runsc.ts';
+import type { Progress } from './step.ts';
+
+export type Installation = {
+  runscPath: string;
+  /** For `openImageStore` of the host agent. */
+  imagesDir: string;
+  /** Holds `supervisor`, `files` and `kernels/`. */
+  guestDir: string;
+  image: BuiltImage;
+};
+
+export async function setUp(
+  { repositoryDir, cacheDir }: Locations,
+  environment: NodeJS.ProcessEnv,
+  progress: Progress,
+): Promise<Installation> {
+  const machine = await progress.step('machine', async () => {
+    await makeCacheDir(cacheDir);
+    const value = await requireMachine(cacheDir);
+    return { value, did: `Debian ${value.codename}, ${value.architecture}` };
+  });
+  const lock = await progress.step('cache', async (detail) => {
+    const value = await waitForLock(join(cacheDir, 'lock'), (pid) =>
+      detail(`waiting for set-up of process ${pid}`),
+    );
+    await removeLeftovers(join(cacheDir, 'work'));
+    return { value, did: cacheDir };
+  });
+  try {
+    await progress.step('packages', installAptPackages);
+    let found: DebianArchive | undefined;
+    const archive = async (detail: (text: string) => void): Promise<DebianArchive> => {
+      found ??= await debianArchive(() => updateAptLists(detail));
+      return found;
+    };
+    const runscPath = await progress.step('runsc', (detail) => {
+      const mainUri = async (): Promise<string> => (await archive(detail)).mainUri;
+      const source = environment.SANDGATE_RUNSC_SOURCE || 'debian';
+      const expectedSha512 = environment.SANDGATE_RUNSC_SHA512 || undefined;
+      const { architecture } = machine;
+      return installRunsc({ source, expectedSha512, cacheDir, architecture, mainUri }, detail);
+    });
+    const recipePath = join(repositoryDir, 'images/python.json');
+    const image = await progress.step('image python', (detail) =>
+      installImage({ recipePath, cacheDir, archive: () => archive(detail) }, detail),
+    );
+    const guestDir = await progress.step('guest programs', (detail) =>
+      installGuest(
+        { sourceDir: join(repositoryDir, 'host-agent/guest'), artifacts: GUEST_ARTIFACTS, cacheDir },
+        detail,
+      ),
+    );
+    return { runscPath, imagesDir: join(cacheDir, 'images'), guestDir, image };
+  } finally {
+    lock.release();
+  }
+}
+
+/** What root runs comes from here, so nobody else may write to it. */
+async function makeCacheDir(cacheDir: string): Promise<void> {
+  requireRoot();
+  await mkdir(cacheDir, { recursive: true, mode: 0o755 });
+  const { uid, mode } = await stat(cacheDir);
+  if (uid !== 0 || (mode & 0o022) !== 0) {
+    throw new SetupFailure(`${cacheDir} must belong to root and be writable by root only`);
+  }
+}

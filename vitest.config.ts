@@ -1,0 +1,37 @@
+import { cloudflareTest } from '@cloudflare/vitest-plugin';
+import { defineConfig } from 'vitest/config';
+import { workerTestBindings } from './test/fixtures/worker-test-bindings.ts';
+
+const REAL_TIMEOUT_MS = 120_000;
+/** What runs real sandboxes runs alone: two such files at once would measure each other. */
+const serial = {
+  fileParallelism: false,
+  testTimeout: REAL_TIMEOUT_MS,
+  hookTimeout: REAL_TIMEOUT_MS,
+  teardownTimeout: REAL_TIMEOUT_MS,
+};
+
+export default defineConfig({
+  test: {
+    projects: [
+      {
+        test: {
+          name: 'node',
+          environment: 'node',
+          include: ['test/*.test.ts', 'test/{shared,host-agent,scripts,bench}/**/*.test.ts'],
+        },
+      },
+      {
+        plugins: [
+          cloudflareTest(async () => ({
+            wrangler: { configPath: './wrangler.toml' },
+            miniflare: { bindings: await workerTestBindings() },
+          })),
+        ],
+        test: { name: 'worker', include: ['test/worker/**/*.test.ts'] },
+      },
+      { test: { name: 'contract', environment: 'node', include: ['test/contract/**/*.test.ts'], ...serial } },
+      { test: { name: 'e2e', environment: 'node', include: ['test/e2e/**/*.test.ts'], ...serial } },
+    ],
+  },
+});
