@@ -1,0 +1,69 @@
+/** The HTTP calls of the benches: one connection kept alive, as an agent's client keeps it. */
+import { Client } from 'undici';
+import type * as z from 'zod';
+import { ExecutionSchema } from '../shared/execution.ts';
+import { SessionSchema } from '../shared/session.ts';
+
+const CallResultSchema = ExecutionSchema.pick({ status: true, value: true, stdout: true });
+type CallResult = z.infer<typeof CallResultSchema>;
+
+export class Api {
+  readonly #client: Client;
+  readonly #token: string;
+
+  constructor(url: string, token: string) {
+    this.#client = new Client(url, { headersTimeout: 120_000, bodyTimeout: 120_000 });
+    this.#token = token;
+  }
+
+  async createSession(): Promise<z.infer<typeof SessionSchema>> {
+    return SessionSchema.parse(await this.#json('POST', '/v1/sessions', {}));
+  }
+
+  async deleteSession(sessionId: string): Promise<void> {
+    await this.#request('DELETE', `/v1/sessions/${sessionId}`);
+  }
+
+  async execute(sessionId: string, toolName: string, toolArguments: object): Promise<CallResult> {
+    const body = { tool_name: toolName, arguments: toolArguments };
+    return CallResultSchema.parse(await this.#json('POST', `/v1/sessions/${sessionId}/execute`, body));
+  }
+
+  /** Bytes of the response to a streamed execute, as they arrive. */
+  async stream(sessionId: string, toolName: string, toolArguments: object): Promise<AsyncIterable<Buffer>> {
+    const body = { tool_name: toolName, arguments: toolArguments, stream: true, timeout_ms: 120_000 };
+    return this.#request('POST', `/v1/sessions/${sessionId}/execute`, body);
+  }
+
+  async plain(): Promise<void> {
+    const body = await this.#request('GET', '/healthz');
+    for await (const chunk of body) void chunk;
+  }
+
+  async close(): Promise<void> {
+    await this.#client.close();
+  }
+
+  async #json(method: 'POST', path: string, body: object): Promise<unknown> {
+    const chunks: Buffer[] = [];
+    for await (const chunk of await this.#request(method, path, body)) chunks.push(chunk);
+    return JSON.parse(Buffer.concat(chunks).toString('utf8'));
+  }
+
+  async #request(
+    method: 'GET' | 'POST' | 'DELETE',
+    path: string,
+    body?: object,
+  ): Promise<AsyncIterable<Buffer>> {
+    const response = await this.#client.request({
+      method,
+      path,
+      headers: { authorization: `Bearer ${this.#token}`, 'content-type': 'application/json' },
+      body: body === undefined ? null : JSON.stringify(body),
+    });
+    if (response.statusCode >= 400) {
+      throw new Error(`${method} ${path}: ${response.statusCode} ${await response.body.text()}`);
+    }
+    return response.body;
+  }
+}

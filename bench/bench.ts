@@ -1,0 +1,44 @@
+/** `npm run bench`: ours against the raw operation, all in one run on one machine, printed as one table. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { startStack } from '../scripts/development/stack.ts';
+import { locations } from '../scripts/locations.ts';
+import { setUp } from '../scripts/setup/setup.ts';
+import { terminalProgress } from '../scripts/setup/step.ts';
+import { Api } from './api.ts';
+import { measureCalls } from './calls.ts';
+import { measureGateway } from './gateway.ts';
+import { startRawSandbox } from './raw-sandbox.ts';
+import { measureStream } from './stream.ts';
+import { printTable } from './table.ts';
+
+const stateDir = await mkdtemp(join(tmpdir(), 'sandgate-bench-'));
+const places = { ...locations(process.env), stateDir };
+const installation = await setUp(places, process.env, terminalProgress(process.stdout));
+const stack = await startStack({ locations: places, installation, port: 0 });
+const api = new Api(stack.url, await stack.token());
+const raw = await startRawSandbox(installation).catch(async (error: unknown) => {
+  await stack.stop();
+  throw error;
+});
+try {
+  const session = await api.createSession();
+  const [hostAgent, workerd] = [stack.hostAgentPid(), stack.workerdPid()];
+  if (session.sandbox_id === null || hostAgent === undefined || workerd === undefined) {
+    throw new Error('the stack is not whole');
+  }
+  const exec = { runscPath: installation.runscPath, stateDir, sandboxId: session.sandbox_id };
+  const calls = await measureCalls(api, session.session_id, exec, raw);
+  const stream = await measureStream(api, session.session_id, raw, { hostAgent, workerd });
+  await api.deleteSession(session.session_id);
+  const gateway = await measureGateway(places, installation);
+  console.log('');
+  printTable([...calls, gateway, stream.line]);
+  for (const note of stream.notes) console.log(note);
+} finally {
+  await api.close();
+  await raw.stop();
+  await stack.stop();
+  await rm(stateDir, { recursive: true, force: true });
+}

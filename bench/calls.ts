@@ -1,0 +1,59 @@
+/** One python cell and one shell command over HTTP, against `runsc exec` and against the raw kernel frame. */
+import type { Api } from './api.ts';
+import type { RawSandbox } from './raw-sandbox.ts';
+import { type Timing, timeInRounds } from './rounds.ts';
+import { type ExecTarget, runscExec } from './runsc-exec.ts';
+import type { Line } from './table.ts';
+
+const ROUNDS = 40;
+const WARM_UP_ROUNDS = 3;
+const CODE = '123456 * 654321';
+
+export async function measureCalls(
+  api: Api,
+  sessionId: string,
+  exec: ExecTarget,
+  raw: RawSandbox,
+): Promise<Line[]> {
+  const [cell, frame, execPython, shell, execTrue] = await timeInRounds(
+    [
+      { name: 'python cell over HTTP', run: () => succeed(api.execute(sessionId, 'python', { code: CODE })) },
+      { name: 'raw kernel frame', run: () => raw.cell(CODE) },
+      {
+        name: 'runsc exec python3 -c',
+        run: () => runscExec(exec, ['/usr/bin/python3', '-c', `print(${CODE})`]),
+      },
+      {
+        name: 'shell command over HTTP',
+        run: () => succeed(api.execute(sessionId, 'shell', { command: 'true' })),
+      },
+      { name: 'runsc exec true', run: () => runscExec(exec, ['/bin/true']) },
+    ],
+    { rounds: ROUNDS, warmUpRounds: WARM_UP_ROUNDS },
+  );
+  return [
+    compare(cell, execPython, { atMost: 1 / 10 }),
+    compare(cell, frame, { atMost: 5 }),
+    compare(shell, execTrue, { atMost: 1 / 3 }),
+  ];
+}
+
+async function succeed(call: Promise<{ status: string }>): Promise<void> {
+  const { status } = await call;
+  if (status !== 'succeeded') throw new Error(`the call ended as ${status}`);
+}
+
+export function compare(ours: Timing | undefined, peer: Timing | undefined, goal: Line['goal']): Line {
+  if (ours === undefined || peer === undefined) throw new Error('a row was not measured');
+  return {
+    what: `${ours.name} : ${peer.name}`,
+    ours: milliseconds(ours),
+    against: milliseconds(peer),
+    ratio: ours.medianMs / peer.medianMs,
+    goal,
+  };
+}
+
+function milliseconds({ medianMs, p95Ms }: Timing): string {
+  return `${medianMs.toFixed(2)} ms (p95 ${p95Ms.toFixed(2)})`;
+}
