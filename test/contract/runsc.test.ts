@@ -1,0 +1,87 @@
+/** The contract on real gVisor, and what only a real machine can show. Fails where there is no runsc. */
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { openCgroups } from '../../host-agent/cgroup/open.ts';
+import { SILENT_LOG } from '../../host-agent/logging/log.ts';
+import { listProcesses } from '../../host-agent/process/process-table.ts';
+import { Runsc } from '../../host-agent/runsc/runsc.ts';
+import { RunscSandboxes, type RunscSandboxesOptions } from '../../host-agent/sandbox/runsc-sandboxes.ts';
+import { locations } from '../../scripts/locations.ts';
+import { setUp } from '../../scripts/setup/setup.ts';
+import { silentProgress } from '../../scripts/setup/step.ts';
+import { describeIsolation } from './runsc-isolation.ts';
+import { describeLimits } from './runsc-limits.ts';
+import { describeOrphans } from './runsc-orphans.ts';
+import { describeSandboxes } from './sandboxes.ts';
+
+const GIB = 1024 ** 3;
+const CAPACITY = 3;
+
+async function open(options: RunscSandboxesOptions): Promise<RunscSandboxes> {
+  const opened = await RunscSandboxes.open(options);
+  if (!opened.ok) throw new Error(`${opened.code}: ${opened.detail}`);
+  return opened.value;
+}
+
+let options: RunscSandboxesOptions;
+
+describeSandboxes(
+  'the sandboxes on runsc',
+  async () => {
+    const installation = await setUp(locations(process.env), process.env, silentProgress);
+    const stateDir = await mkdtemp(join(tmpdir(), 'sandgate-contract-'));
+    const { runscPath, imagesDir, guestDir } = installation;
+    options = {
+      runscPath,
+      imagesDir,
+      guestDir,
+      stateDir,
+      cgroupParent: `/sandgate-contract-${process.pid}`,
+      capacity: CAPACITY,
+      caps: {
+        cpus: 2,
+        memory_bytes: GIB,
+        processes: 256,
+        workspace_bytes: GIB,
+        tmp_bytes: GIB,
+      },
+      log: SILENT_LOG,
+    };
+    const sandboxes = await open(options);
+    return {
+      sandboxes,
+      imageDigest: installation.image.digest,
+      restarted: () => open(options),
+      tracesOf: (sandboxId) => tracesOf(sandboxId),
+      [Symbol.asyncDispose]: async () => {
+        await sandboxes.stop();
+        await rm(stateDir, { recursive: true, force: true });
+      },
+    };
+  },
+  (subject) => {
+    describeLimits(subject);
+    describeIsolation(subject);
+    describeOrphans(subject, () => options);
+  },
+);
+
+async function tracesOf(sandboxId: string): Promise<string[]> {
+  const cgroups = await openCgroups(options.cgroupParent);
+  const runsc = await Runsc.open(options.runscPath, join(options.stateDir, 'runsc-root'));
+  const listed = runsc.ok ? await runsc.value.list() : runsc;
+  if (!listed.ok) throw new Error(listed.detail);
+  const mounts = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n');
+  return [
+    ...(await listProcesses())
+      .filter(({ argv }) => argv.some((argument) => argument.includes(sandboxId)))
+      .map(({ pid }) => `process ${pid}`),
+    ...listed.value.filter(({ id }) => id === sandboxId).map(({ id }) => `container ${id}`),
+    ...(await cgroups.list()).filter((name) => name === sandboxId).map((name) => `cgroup ${name}`),
+    ...mounts.filter((line) => line.includes(sandboxId)).map((line) => `mount ${line}`),
+    ...(await readdir(options.stateDir, { recursive: true }))
+      .filter((path) => path.includes(sandboxId))
+      .map((path) => `file ${path}`),
+  ];
+}

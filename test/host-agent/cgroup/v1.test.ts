@@ -1,0 +1,81 @@
+/** Version 1 on the machine's own hierarchies; without them, or without root, these tests have nothing to run on. */
+import { existsSync, readFileSync } from 'node:fs';
+import { afterEach, describe, expect, it } from 'vitest';
+import { parseCgroupMounts } from '../../../host-agent/cgroup/mounts.ts';
+import { CgroupsV1 } from '../../../host-agent/cgroup/v1.ts';
+import { spawn } from '../../../host-agent/process/spawn.ts';
+
+const MIB = 1024 * 1024;
+const LIMITS = { memoryBytes: 64 * MIB, cpuQuotaUs: 50_000, cpuPeriodUs: 100_000, cpuShares: 512, pids: 32 };
+const mounts = parseCgroupMounts(readFileSync('/proc/self/mountinfo', 'utf8'));
+const usable = process.getuid?.() === 0 && mounts.v1.has('memory');
+
+/** A process that joins the group and then does what it is told. */
+function member(cgroups: CgroupsV1, name: string, code: string) {
+  const dirs = ['memory', 'cpuacct', 'pids'].map((key) => `${mounts.v1.get(key)}${cgroups.pathOf(name)}`);
+  const join = `for (const dir of ${JSON.stringify(dirs)}) require('node:fs').writeFileSync(dir + '/cgroup.procs', '0');`;
+  return spawn({ file: process.execPath, argv: ['-e', `${join}\n${code}`], environment: {} });
+}
+
+describe.runIf(usable)('CgroupsV1', () => {
+  const parent = `/sandgate-test-${process.pid}`;
+  const cgroups = new CgroupsV1(mounts, parent);
+
+  afterEach(async () => {
+    for (const name of await cgroups.list()) await cgroups.remove(name);
+    await cgroups.removeParent();
+  });
+
+  it('makes a group with its limits, without swap, and removes all of it', async () => {
+    await cgroups.create('one', LIMITS);
+    const read = (key: string, file: string) =>
+      readFileSync(`${mounts.v1.get(key)}${parent}/one/${file}`, 'utf8').trim();
+    expect(read('memory', 'memory.limit_in_bytes')).toBe(String(64 * MIB));
+    if (existsSync(`${mounts.v1.get('memory')}${parent}/one/memory.memsw.limit_in_bytes`)) {
+      expect(read('memory', 'memory.memsw.limit_in_bytes')).toBe(String(64 * MIB));
+    }
+    expect(read('cpu', 'cpu.cfs_quota_us')).toBe('50000');
+    expect(read('pids', 'pids.max')).toBe('32');
+    expect(await cgroups.list()).toEqual(['one']);
+    expect(await cgroups.remove('one')).toBe(true);
+    expect(await cgroups.list()).toEqual([]);
+  });
+
+  it('counts a member that the kernel killed for memory', async () => {
+    await cgroups.create('greedy', LIMITS);
+    const exit = await member(cgroups, 'greedy', 'Buffer.alloc(256 * 1024 * 1024, 1)').exited;
+    expect(exit.signal).toBe('SIGKILL');
+    const usage = cgroups.usage('greedy');
+    expect(usage?.oomKills).toBeGreaterThan(0);
+    expect(usage?.peakMemoryBytes).toBeGreaterThan(60 * MIB);
+    expect(usage?.peakMemoryBytes).toBeLessThanOrEqual(64 * MIB);
+    cgroups.resetPeak('greedy');
+    expect(cgroups.usage('greedy')?.peakMemoryBytes).toBeLessThan(32 * MIB);
+  });
+
+  it('counts the CPU time of its members', async () => {
+    await cgroups.create('busy', { ...LIMITS, cpuQuotaUs: 100_000 });
+    await member(cgroups, 'busy', 'const end = Date.now() + 300; while (Date.now() < end);').exited;
+    expect(cgroups.usage('busy')?.cpuMs).toBeGreaterThan(100);
+  });
+
+  it('removes a group with a living member by killing it', async () => {
+    await cgroups.create('stubborn', LIMITS);
+    const stubborn = member(cgroups, 'stubborn', 'console.log(1); setInterval(() => {}, 1000)');
+    await new Promise((resolve) => stubborn.stdout.once('data', resolve));
+    expect(await cgroups.remove('stubborn')).toBe(true);
+    expect(await stubborn.exited).toMatchObject({ signal: 'SIGKILL' });
+    expect(await cgroups.list()).toEqual([]);
+  });
+
+  it('takes an absent group as removed and says nothing of its usage', async () => {
+    expect(await cgroups.remove('absent')).toBe(true);
+    expect(cgroups.usage('absent')).toBeUndefined();
+    expect(() => cgroups.resetPeak('absent')).not.toThrow();
+  });
+});
+
+it('refuses a machine that lacks a controller', () => {
+  const lacking = { ...mounts, v1: new Map([...mounts.v1].filter(([key]) => key !== 'pids')) };
+  expect(() => new CgroupsV1(lacking, '/sandgate-test')).toThrow('pids');
+});

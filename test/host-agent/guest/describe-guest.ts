@@ -1,0 +1,39 @@
+/** One suite for every way a supervisor can run: as a plain process, and as PID 1 of a real sandbox. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { GuestUnderTest } from './guest-under-test.ts';
+import { describeFiles } from './suite/files.ts';
+import { describeProcesses } from './suite/processes.ts';
+import { describePython } from './suite/python.ts';
+import { describeShell } from './suite/shell.ts';
+import { describeStreams } from './suite/streams.ts';
+
+const SETUP_TIMEOUT_MS = 60_000;
+
+export function describeGuest(name: string, start: () => Promise<GuestUnderTest>): void {
+  describe(`The guest, ${name}`, { timeout: SETUP_TIMEOUT_MS }, () => {
+    let started: GuestUnderTest | undefined;
+    const guest = () => {
+      if (started === undefined) throw new Error('the supervisor did not start');
+      return started;
+    };
+
+    beforeAll(async () => {
+      started = await start();
+    }, SETUP_TIMEOUT_MS);
+    afterAll(async () => {
+      await started?.stop();
+    }, SETUP_TIMEOUT_MS);
+
+    describe('programs', () => describeProcesses(guest));
+    describe('streams', () => describeStreams(guest));
+    describe('the Python kernel', () => describePython(guest));
+    describe('the shell', () => describeShell(guest));
+    describe('the file server', () => describeFiles(guest));
+
+    it('ends with its link', async () => {
+      guest().link.close();
+      await guest().ended;
+      expect((await guest().link.closed).reason).toBe('link_closed');
+    });
+  });
+}

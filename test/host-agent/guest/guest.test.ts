@@ -1,0 +1,4 @@
+import { describeGuest } from './describe-guest.ts';
+import { startPlain } from './plain-supervisor.ts';
+
+describeGuest('as a process of this machine', startPlain);

@@ -1,0 +1,155 @@
+import { describe, expect, it } from 'vitest';
+import { requireAllowed } from '../../../host-agent/runsc/flags.ts';
+import { Runsc } from '../../../host-agent/runsc/runsc.ts';
+import { type FakeAnswer, makeFakeRunsc } from '../../fixtures/fake-runsc.ts';
+
+const ROOT = '/tmp/no-such-runsc-root';
+
+async function open(path: string): Promise<Runsc> {
+  const runsc = await Runsc.open(path, ROOT);
+  if (!runsc.ok) throw new Error(runsc.detail);
+  return runsc.value;
+}
+
+describe('the version of runsc', () => {
+  it.each(['0.0~20240729.0', 'release-20240729.0'])('may be %s', async (printed) => {
+    await using fake = await makeFakeRunsc({
+      '--version': [{ stdout: `runsc version ${printed}\nspec: 1\n` }],
+    });
+    expect((await open(fake.path)).version).toEqual({ printed, release: '20240729.0' });
+  });
+
+  it.each<FakeAnswer>([
+    { stdout: 'runsc version release-20260727.0\n' },
+    { stdout: 'runsc version 0.0~20221219.0\n' },
+    { stdout: 'runsc version unknown\n' },
+    { stdout: 'runc version 1.1.5\n' },
+    { stdout: '' },
+    { stdout: 'runsc version release-20240729.0\n', exitCode: 1 },
+  ])('is refused when the program answers %o', async (answer) => {
+    await using fake = await makeFakeRunsc({ '--version': [answer] });
+    expect(await Runsc.open(fake.path, ROOT)).toMatchObject({ ok: false, code: 'sandbox_failed' });
+  });
+
+  it('is refused when there is no program', async () => {
+    const opened = await Runsc.open('/no/such/runsc', ROOT);
+    expect(opened).toMatchObject({ ok: false });
+    expect(opened.ok ? '' : opened.detail).toContain('ENOENT');
+  });
+});
+
+describe('the flags', () => {
+  const EXPECTED = [
+    `--root=${ROOT}`,
+    '--platform=systrap',
+    '--network=none',
+    '--host-uds=none',
+    '--host-fifo=none',
+    '--net-raw=false',
+    '--overlay2=none',
+    '--directfs=false',
+    '--oci-seccomp',
+    '--watchdog-action=panic',
+    '--allow-flag-override=false',
+  ];
+
+  it('are the same for every subcommand', async () => {
+    await using fake = await makeFakeRunsc({
+      run: [{}],
+      list: [{ stdout: 'null' }],
+      delete: [{}],
+    });
+    const runsc = await open(fake.path);
+    await runsc.run('a', '/bundle').exited;
+    await runsc.list();
+    await runsc.delete('a', 1000);
+    const calls = (await fake.calls()).slice(1);
+    expect(calls.map((argv) => argv.filter((argument) => !argument.startsWith('-'))[0])).toEqual([
+      'run',
+      'list',
+      'delete',
+    ]);
+    for (const argv of calls) expect(argv).toEqual(expect.arrayContaining(EXPECTED));
+  });
+
+  it.each([
+    '--rootless',
+    '--ignore-cgroups',
+    '--network=host',
+    '--network=sandbox',
+    '-network=host',
+    '--host-uds=open',
+    '--host-fifo=open',
+    '--profile',
+    '--profile-cpu=/x',
+    '--debug',
+    '--debug-log=/x',
+    '--strace',
+    '--nvproxy',
+    '--tpuproxy',
+    '--TESTONLY-unsafe-nonroot',
+    '--EXPERIMENTAL-xdp=ns',
+  ])('never hold %s', (flag) => {
+    expect(() => requireAllowed(['--root=/x', flag, 'run', 'a'])).toThrow(flag);
+  });
+
+  it('cannot come in by way of an id', () => {
+    return makeFakeRunsc({ delete: [{}] }).then(async (made) => {
+      await using fake = made;
+      const runsc = await open(fake.path);
+      for (const id of ['--rootless', '', '../x', 'a b', 'a\0b', 'x'.repeat(65)]) {
+        await expect(runsc.delete(id, 0)).rejects.toThrow(TypeError);
+        expect(() => runsc.run(id, '/bundle')).toThrow(TypeError);
+      }
+    });
+  });
+});
+
+describe('what runsc prints', () => {
+  it('is parsed, and an empty list is null', async () => {
+    const container = { ociVersion: '1.2.0', id: 'a', status: 'running', pid: 7, bundle: '/b', new: 1 };
+    await using fake = await makeFakeRunsc({
+      list: [{ stdout: 'null\n' }, { stdout: JSON.stringify([container]) }],
+    });
+    const runsc = await open(fake.path);
+    const parsed = { id: 'a', status: 'running', pid: 7, bundle: '/b' };
+    expect(await runsc.list()).toEqual({ ok: true, value: [] });
+    expect(await runsc.list()).toEqual({ ok: true, value: [parsed] });
+  });
+
+  it.each(['', '{', '[{"id":1}]', '[{"id":"a","status":"odd","bundle":"/b"}]'])(
+    'is refused when it is %s',
+    async (stdout) => {
+      await using fake = await makeFakeRunsc({ list: [{ stdout }] });
+      expect(await (await open(fake.path)).list()).toMatchObject({ ok: false, code: 'sandbox_failed' });
+    },
+  );
+
+  it('on a failure gives its last line as the reason', async () => {
+    await using fake = await makeFakeRunsc({
+      list: [{ stderr: 'first\nloading container: file does not exist\n', exitCode: 128 }],
+    });
+    const listed = await (await open(fake.path)).list();
+    expect(listed).toMatchObject({
+      ok: false,
+      detail: 'runsc list: exit 128: loading container: file does not exist',
+    });
+  });
+});
+
+describe('delete', () => {
+  it('is tried again until it succeeds', async () => {
+    const refused = { stderr: 'context deadline exceeded', exitCode: 128 };
+    await using fake = await makeFakeRunsc({ delete: [refused, refused, {}] });
+    expect(await (await open(fake.path)).delete('a', 20_000)).toEqual({ ok: true, value: null });
+    expect((await fake.calls()).filter((argv) => argv.includes('delete'))).toHaveLength(3);
+  });
+
+  it('says why when its time is over', async () => {
+    await using fake = await makeFakeRunsc({ delete: [{ stderr: 'busy', exitCode: 128 }] });
+    expect(await (await open(fake.path)).delete('a', 0)).toMatchObject({
+      ok: false,
+      detail: 'runsc delete: exit 128: busy',
+    });
+  });
+});

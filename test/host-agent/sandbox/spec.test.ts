@@ -1,0 +1,238 @@
+import { describe, expect, it } from 'vitest';
+import type { OciSpec } from '../../../host-agent/sandbox/oci.ts';
+import { buildSpec, type SpecInput } from '../../../host-agent/sandbox/spec.ts';
+
+const MIB = 1024 * 1024;
+const INPUT: SpecInput = {
+  limits: {
+    cpus: 1.5,
+    memory_bytes: 512 * MIB,
+    processes: 256,
+    workspace_bytes: 128 * MIB,
+    tmp_bytes: 64 * MIB,
+  },
+  rootfsPath: '/images/python/rootfs',
+  guestDir: '/guest/abc',
+  storage: { workspace: '/bundle/storage/workspace', tmp: '/bundle/storage/tmp' },
+  userId: 100_007,
+  cgroupPath: '/sandgate-test/sbx-0011223344556677',
+};
+
+/** A rule of the specification, and a change that breaks it: the rule must notice. */
+interface Rule {
+  title: string;
+  holds: (spec: OciSpec) => boolean;
+  breakIt: (spec: OciSpec) => void;
+}
+
+function optionsOf(spec: OciSpec, destination: string): string[] {
+  return spec.mounts.find((mount) => mount.destination === destination)?.options ?? [];
+}
+
+function hint(spec: OciSpec, mount: string, key: string): string {
+  return spec.annotations[`dev.gvisor.spec.mount.${mount}.${key}`] ?? '';
+}
+
+function rlimitIs(spec: OciSpec, type: string, value: number): boolean {
+  const found = spec.process.rlimits.filter((rlimit) => rlimit.type === type);
+  return found.length === 1 && found[0]?.soft === value && found[0].hard === value;
+}
+
+const RULES: Rule[] = [
+  {
+    title: 'the root is read-only',
+    holds: (spec) => spec.root.readonly,
+    breakIt: (spec) => {
+      spec.root.readonly = false;
+    },
+  },
+  {
+    title: 'no capability is in any set, and all five sets are given',
+    holds: ({ process }) =>
+      Object.keys(process.capabilities).sort().join() ===
+        'ambient,bounding,effective,inheritable,permitted' &&
+      Object.values(process.capabilities).every((set) => set.length === 0),
+    breakIt: (spec) => spec.process.capabilities.bounding.push('CAP_NET_RAW'),
+  },
+  {
+    title: 'no program can gain privileges',
+    holds: (spec) => spec.process.noNewPrivileges,
+    breakIt: (spec) => {
+      spec.process.noNewPrivileges = false;
+    },
+  },
+  {
+    title: 'user and group are the sandbox’s own and above those of the machine',
+    holds: ({ process }) =>
+      process.user.uid === 100_007 && process.user.gid === 100_007 && process.user.uid >= 100_000,
+    breakIt: (spec) => {
+      spec.process.user.gid = 0;
+    },
+  },
+  {
+    title: 'only the supervisor is started, in the workspace',
+    holds: ({ process }) => process.args.join() === '/sandgate/supervisor' && process.cwd === '/workspace',
+    breakIt: (spec) => spec.process.args.unshift('/bin/sh', '-c'),
+  },
+  {
+    title:
+      'only the guest folder and the sandbox’s own storage are bound, without set-user-id programs and devices',
+    holds: (spec) => {
+      const binds = spec.mounts.filter((mount) => mount.type === 'bind');
+      return (
+        binds.map(({ source }) => source).join() ===
+          '/bundle/storage/tmp,/bundle/storage/workspace,/guest/abc' &&
+        binds.every(({ options }) => options.includes('nosuid') && options.includes('nodev'))
+      );
+    },
+    breakIt: (spec) => spec.mounts.push({ destination: '/x', type: 'bind', source: '/var/run', options: [] }),
+  },
+  {
+    title: 'the guest folder is read-only',
+    holds: (spec) => optionsOf(spec, '/sandgate').includes('ro'),
+    breakIt: (spec) => {
+      for (const mount of spec.mounts) mount.options = mount.options.filter((option) => option !== 'ro');
+    },
+  },
+  {
+    title: 'every writable bind is replaced by a tmpfs with a size, so no file of the host can be written',
+    holds: (spec) => {
+      const writable = spec.mounts.filter(({ type, options }) => type === 'bind' && options.includes('rw'));
+      return (
+        writable.length === 2 &&
+        writable.every(({ source }) =>
+          ['tmp', 'workspace'].some(
+            (name) =>
+              hint(spec, name, 'source') === source &&
+              hint(spec, name, 'type') === 'tmpfs' &&
+              /(^|,)nosuid,nodev,.*size=\d+(,|$)/.test(hint(spec, name, 'options')),
+          ),
+        )
+      );
+    },
+    breakIt: (spec) => {
+      delete spec.annotations['dev.gvisor.spec.mount.tmp.type'];
+    },
+  },
+  {
+    title: 'workspace and /tmp have the sizes asked for, and the workspace belongs to the sandbox’s user',
+    holds: (spec) =>
+      hint(spec, 'workspace', 'options').endsWith(`mode=0755,uid=100007,gid=100007,size=${128 * MIB}`) &&
+      hint(spec, 'tmp', 'options').endsWith(`mode=1777,size=${64 * MIB}`),
+    breakIt: (spec) => {
+      spec.annotations['dev.gvisor.spec.mount.tmp.options'] = 'rw';
+    },
+  },
+  {
+    title: 'shared memory is a tmpfs with a size',
+    holds: (spec) =>
+      ['nosuid', 'nodev', `size=${64 * MIB}`].every((option) => optionsOf(spec, '/dev/shm').includes(option)),
+    breakIt: (spec) => {
+      spec.mounts = spec.mounts.filter(({ destination }) => destination !== '/dev/shm');
+    },
+  },
+  {
+    title: 'memory has no swap beside it',
+    holds: ({ linux }) =>
+      linux.resources.memory.limit === 512 * MIB &&
+      linux.resources.memory.swap === linux.resources.memory.limit &&
+      !linux.resources.memory.disableOOMKiller,
+    breakIt: (spec) => {
+      spec.linux.resources.memory.swap = -1;
+    },
+  },
+  {
+    title: 'CPU time is bounded by a quota',
+    holds: ({ linux: { resources } }) => resources.cpu.quota / resources.cpu.period === 1.5,
+    breakIt: (spec) => {
+      spec.linux.resources.cpu.quota = -1;
+    },
+  },
+  {
+    title: 'processes are bounded inside, and far above that outside',
+    holds: (spec) =>
+      rlimitIs(spec, 'RLIMIT_NPROC', 268) && spec.linux.resources.pids.limit === 16 * 268 + 256,
+    breakIt: (spec) => {
+      spec.linux.resources.pids.limit = 256;
+    },
+  },
+  {
+    title: 'open files, core dumps, locked memory, queues and signals are bounded',
+    holds: (spec) =>
+      rlimitIs(spec, 'RLIMIT_NOFILE', 1024) &&
+      rlimitIs(spec, 'RLIMIT_CORE', 0) &&
+      rlimitIs(spec, 'RLIMIT_MEMLOCK', 65_536) &&
+      rlimitIs(spec, 'RLIMIT_MSGQUEUE', 0) &&
+      rlimitIs(spec, 'RLIMIT_SIGPENDING', 1024),
+    breakIt: (spec) => {
+      spec.process.rlimits = spec.process.rlimits.filter((rlimit) => rlimit.type !== 'RLIMIT_CORE');
+    },
+  },
+  {
+    title: 'a file may be as large as its file system and no sparse file much larger',
+    holds: (spec) => rlimitIs(spec, 'RLIMIT_FSIZE', 256 * MIB),
+    breakIt: (spec) => {
+      spec.process.rlimits = spec.process.rlimits.filter((rlimit) => rlimit.type !== 'RLIMIT_FSIZE');
+    },
+  },
+  {
+    title: 'every namespace is its own, and none is joined',
+    holds: ({ linux }) =>
+      linux.namespaces
+        .map(({ type }) => type)
+        .sort()
+        .join() === 'cgroup,ipc,mount,network,pid,uts' &&
+      linux.namespaces.every((namespace) => !('path' in namespace)),
+    breakIt: (spec) => {
+      spec.linux.namespaces = spec.linux.namespaces.filter(({ type }) => type !== 'network');
+    },
+  },
+  {
+    title: 'no device is given and all are denied',
+    holds: ({ linux }) =>
+      linux.devices.length === 0 &&
+      JSON.stringify(linux.resources.devices) === '[{"allow":false,"access":"rwm"}]',
+    breakIt: (spec) => {
+      spec.linux.resources.devices = [];
+    },
+  },
+  {
+    title: 'the control group is the sandbox’s own',
+    holds: ({ linux }) => linux.cgroupsPath === '/sandgate-test/sbx-0011223344556677',
+    breakIt: (spec) => {
+      spec.linux.cgroupsPath = '/';
+    },
+  },
+  {
+    title: 'there are no hooks, and no annotations but those of the storage',
+    holds: (spec) =>
+      !('hooks' in spec) &&
+      Object.keys(spec.annotations).every((key) => /^dev\.gvisor\.spec\.mount\.(tmp|workspace)\./.test(key)),
+    breakIt: (spec) => {
+      spec.annotations['dev.gvisor.flag.network'] = 'host';
+    },
+  },
+  {
+    title: 'the environment is the fixed one',
+    holds: ({ process }) => process.env.map((entry) => entry.split('=')[0]).join() === 'PATH,HOME,LANG',
+    breakIt: (spec) => spec.process.env.push('AWS_SECRET_ACCESS_KEY=x'),
+  },
+];
+
+describe('buildSpec', () => {
+  it.each(RULES)('$title', ({ holds, breakIt }) => {
+    const spec = buildSpec(INPUT);
+    expect(holds(spec)).toBe(true);
+    breakIt(spec);
+    expect(holds(spec)).toBe(false);
+  });
+
+  it('gives small sandboxes a pids backstop that the sentry itself fits under', () => {
+    const spec = buildSpec({ ...INPUT, limits: { ...INPUT.limits, processes: 8 } });
+    expect(spec.linux.resources.pids.limit).toBe(1024);
+  });
+
+  it.each([0, 1000, 99_999, 4_294_967_295])('refuses user %d, which is not a sandbox’s', (userId) => {
+    expect(() => buildSpec({ ...INPUT, userId })).toThrow(RangeError);
+  });
+});

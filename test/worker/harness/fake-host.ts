@@ -1,0 +1,47 @@
+/** A host double inside the Worker's tests: it dials through the gateway's own door. */
+import { env, exports } from 'cloudflare:workers';
+import {
+  enrollDouble,
+  type HostDouble,
+  type HostDoubleOptions,
+} from '../../fixtures/host-double/host-double.ts';
+import type { DoubleTransport } from '../../fixtures/host-double/transport.ts';
+import { ORIGIN } from '../issuer-bindings.ts';
+
+export const workerTransport: DoubleTransport = {
+  origin: ORIGIN,
+  async post(path, body) {
+    const response = await exports.default.fetch(
+      new Request(`${ORIGIN}${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      }),
+    );
+    return { status: response.status, json: await response.json() };
+  },
+  async connect(path, headers, listener) {
+    const response = await exports.default.fetch(
+      new Request(`${ORIGIN}${path}`, { headers: { ...headers, upgrade: 'websocket' } }),
+    );
+    const socket = response.webSocket;
+    if (socket === null) throw new Error(`no link: ${response.status} ${await response.text()}`);
+    socket.binaryType = 'arraybuffer';
+    // Before the socket is accepted: what lies ready is delivered at once.
+    socket.addEventListener('message', ({ data }) =>
+      listener.message(data instanceof ArrayBuffer ? new Uint8Array(data) : String(data)),
+    );
+    socket.addEventListener('close', ({ code, reason }) => listener.closed(code, reason));
+    socket.accept();
+    return socket;
+  },
+};
+
+/** Enrols a host in the pool `default` and brings up its control link. */
+export async function connectFakeHost(options: HostDoubleOptions = {}): Promise<HostDouble> {
+  const token = await env.POOL.getByName('default').createEnrollmentToken({ pool: 'default' });
+  if (!token.ok) throw new Error(token.detail);
+  const host = await enrollDouble(workerTransport, token.value.enrollment_token, options);
+  await host.connect();
+  return host;
+}

@@ -1,0 +1,63 @@
+/** Sessions of the tests, made on a fake host by the object's own surface. */
+import { env } from 'cloudflare:workers';
+import { ExecuteSchema } from '../../../shared/execution.ts';
+import { newSessionId } from '../../../shared/ids.ts';
+import { CreateSessionSchema } from '../../../shared/session.ts';
+import { configurationOf } from '../../../worker/configuration.ts';
+import type { ExecuteInput } from '../../../worker/objects/session/port.ts';
+import { DOUBLE_IMAGE, type HostDouble } from '../../fixtures/host-double/host-double.ts';
+
+export const caller = { tenant: 'acme', subject: 'alice' };
+
+export interface TestSession {
+  id: string;
+  stub: ReturnType<typeof sessionStub>;
+}
+
+export function sessionStub(sessionId: string, tenant = caller.tenant) {
+  return env.SESSION.getByName(`${tenant}:${sessionId}`);
+}
+
+export async function newId(): Promise<string> {
+  return newSessionId((await configurationOf(env)).tagKey, caller.tenant);
+}
+
+export async function createOn(
+  host: HostDouble,
+  sessionId: string,
+  options: { request?: object; ephemeral?: boolean } = {},
+) {
+  return sessionStub(sessionId).create({
+    sessionId,
+    caller,
+    request: CreateSessionSchema.parse(options.request ?? {}),
+    host: { hostId: host.hostId, imageDigest: DOUBLE_IMAGE.digest },
+    ephemeral: options.ephemeral ?? false,
+  });
+}
+
+export async function openSession(host: HostDouble, request: object = {}): Promise<TestSession> {
+  const id = await newId();
+  const created = await createOn(host, id, { request });
+  if (!created.ok) throw new Error(`${created.code}: ${created.detail}`);
+  return { id, stub: sessionStub(id) };
+}
+
+export interface CallOptions {
+  key?: string;
+  fingerprint?: string;
+  body?: Record<string, unknown>;
+}
+
+export function call(command: string, options: CallOptions = {}): ExecuteInput {
+  return {
+    caller,
+    body: ExecuteSchema.parse({ tool_name: 'shell', arguments: { command }, ...options.body }),
+    idempotency:
+      options.key === undefined
+        ? null
+        : { key: options.key, fingerprint: options.fingerprint ?? `f-${command}` },
+    requestId: 'req_test',
+    admittedMs: Date.now(),
+  };
+}

@@ -1,0 +1,16 @@
+/** The bindings that tests see: those of the Worker as the runtime has them, and the keys of the test issuers. */
+type WorkerEnv = import('../../worker/env.ts').Env;
+type ObjectBindings = Pick<WorkerEnv, 'SESSION' | 'HOST' | 'POOL' | 'TENANT'>;
+
+declare namespace Cloudflare {
+  interface Env extends Omit<WorkerEnv, keyof ObjectBindings> {
+    SESSION: WorkerEnv['SESSION'] & DurableObjectNamespace;
+    HOST: WorkerEnv['HOST'] & DurableObjectNamespace;
+    POOL: WorkerEnv['POOL'] & DurableObjectNamespace;
+    TENANT: WorkerEnv['TENANT'] & DurableObjectNamespace;
+    TEST_ISSUER_KEYS: string;
+  }
+  interface GlobalProps {
+    mainModule: typeof import('../../worker/index.ts');
+  }
+}
