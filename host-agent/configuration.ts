@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { availableParallelism, totalmem } from 'node:os';
 import { join, resolve } from 'node:path';
 import * as z from 'zod';
-import { type Outcome, failure, success } from '../shared/errors.ts';
+import { failure, type Outcome, success } from '../shared/errors.ts';
 import type { ResourceLimits } from '../shared/session.ts';
 
 const GIB = 1024 ** 3;
@@ -23,7 +23,9 @@ const EnvironmentSchema = z.object({
   SANDGATE_RUNSC: Path,
   SANDGATE_IMAGES_DIR: Path,
   SANDGATE_GUEST_DIR: Path,
-  SANDGATE_CAPACITY: Count.default(Math.max(1, Math.floor((totalmem() * HOST_MEMORY_SHARE) / DEFAULT_SANDBOX_BYTES))),
+  SANDGATE_CAPACITY: Count.default(
+    Math.max(1, Math.floor((totalmem() * HOST_MEMORY_SHARE) / DEFAULT_SANDBOX_BYTES)),
+  ),
   SANDGATE_CGROUP_PARENT: z
     .string()
     .regex(/^\/[A-Za-z0-9._/-]+$/)
@@ -57,7 +59,10 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Outcome<Confi
   const parsed = EnvironmentSchema.safeParse(given);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
-    return failure('invalid_request', `${issue?.path.join('.') ?? 'environment'}: ${issue?.message ?? 'wrong'}`);
+    return failure(
+      'invalid_request',
+      `${issue?.path.join('.') ?? 'environment'}: ${issue?.message ?? 'wrong'}`,
+    );
   }
   const values = parsed.data;
   const hostDir = join(resolve(values.SANDGATE_STATE_DIR), 'host');

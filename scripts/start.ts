@@ -42,6 +42,8 @@ async function untilStopRequested(): Promise<void> {
     timer = setInterval(() => {
       if (npmPid !== undefined && process.ppid !== npmPid) resolve();
     }, PARENT_LOOK_INTERVAL_MS);
+    // A start that fails must not be kept from ending.
+    timer.unref();
   });
   clearInterval(timer);
 }

@@ -12,6 +12,8 @@ export const ExecuteSchema = z.strictObject({
   timeout_ms: z.int().min(1).max(MAX_TIMEOUT_MS).default(DEFAULT_TIMEOUT_MS),
   stream: z.boolean().default(false),
   detach: z.boolean().default(false),
+  /** Whether standard input stays open to be written to; by default only where the call streams or is detached. */
+  stdin: z.boolean().optional(),
   /** How `stdout` and `stderr` are given: text with U+FFFD for bytes that are not UTF-8, or base64. */
   encoding: z.enum(['utf-8', 'base64']).default('utf-8'),
 });

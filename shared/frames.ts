@@ -186,10 +186,17 @@ export const ControlLinkUpSchema = z.discriminatedUnion('type', [
 ]);
 export type ControlLinkUp = z.infer<typeof ControlLinkUpSchema>;
 
+const MAX_HEADER_BYTES = 0xffff;
 const NO_PAYLOAD: Uint8Array = new Uint8Array(0);
 
+/** Throws on a header over 65,535 bytes: its schema would have let something unbounded in. */
 export function encodeFrame(header: object, payload: Uint8Array = NO_PAYLOAD): Uint8Array<ArrayBuffer> {
   const headerBytes = utf8(JSON.stringify(header));
+  if (headerBytes.length > MAX_HEADER_BYTES) {
+    throw new RangeError(
+      `a header of at most ${MAX_HEADER_BYTES} bytes was expected, not ${headerBytes.length}`,
+    );
+  }
   const length = new Uint8Array([headerBytes.length >> 8, headerBytes.length & 0xff]);
   return concatBytes([length, headerBytes, payload]);
 }
@@ -210,7 +217,9 @@ export function decodeFrame<Header>(
   if (headerEnd > bytes.length) return failure('protocol_violation', 'the header is longer than the frame');
   let json: unknown;
   try {
-    json = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes.subarray(2, headerEnd)));
+    json = JSON.parse(
+      new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes.subarray(2, headerEnd)),
+    );
   } catch {
     return failure('protocol_violation', 'the header is not JSON in UTF-8');
   }

@@ -46,13 +46,15 @@ export const GrantClaimsSchema = z.strictObject({
   tenant: TenantSchema,
   sid: SessionIdSchema,
   epoch: z.int().min(1),
-  /** Rises with each grant of a session; the receipt of an execution repeats it. */
+  /** Rises with each grant of a session. */
   seq: z.int().min(1),
   act: GrantActSchema,
   exec: ExecutionIdSchema.nullable(),
   tool: z.string().nullable(),
   tool_version: z.string().nullable(),
   relay: RelaySchema.nullable(),
+  /** Whether the input of the execution stays open for `stdin` grants; closed, a program reads its end at once. */
+  stdin: z.boolean().nullable(),
   /** SHA-256 of the payload bytes that travel with the grant: arguments, sandbox configuration or stdin. */
   args_sha256: Sha256Schema,
   image: ImageDigestSchema,

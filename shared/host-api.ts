@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { PublicJwkSchema } from './ed25519.ts';
 import { utf8 } from './encoding.ts';
-import { HostIdSchema } from './ids.ts';
+import { DEFAULT_POOL, HostIdSchema, PoolNameSchema } from './ids.ts';
 
 export const ROUTES = {
   challenges: '/v1/hosts/challenges',
@@ -13,10 +13,7 @@ export const ROUTES = {
 
 /** `POST /v1/enrollment-tokens` (operator). The token is shown once. */
 export const CreateEnrollmentTokenSchema = z.strictObject({
-  pool: z
-    .string()
-    .regex(/^[a-z0-9][a-z0-9-]{0,62}$/)
-    .default('default'),
+  pool: PoolNameSchema.default(DEFAULT_POOL),
 });
 export const EnrollmentTokenSchema = z.object({
   enrollment_token: z.string(),

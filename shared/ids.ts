@@ -13,6 +13,9 @@ export const Sha256Schema = z.string().regex(/^[0-9a-f]{64}$/);
 export const ImageDigestSchema = z.string().regex(/^sha256:[0-9a-f]{64}$/);
 export const KeyIdSchema = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/);
 
+export const DEFAULT_POOL = 'default';
+export const PoolNameSchema = z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/);
+
 export type IdPrefix = 'exe' | 'hst' | 'req' | 'lnk' | 'jti' | 'rct' | 'enr';
 
 export function newId(prefix: IdPrefix): string {

@@ -1,6 +1,6 @@
 /** A session as the API shows it, and what it takes to create one. */
 import * as z from 'zod';
-import { HostIdSchema, ImageDigestSchema, SessionIdSchema } from './ids.ts';
+import { DEFAULT_POOL, HostIdSchema, ImageDigestSchema, PoolNameSchema, SessionIdSchema } from './ids.ts';
 import { SessionStateSchema } from './lifecycle.ts';
 import {
   DEFAULT_IDLE_TIMEOUT_S,
@@ -18,7 +18,7 @@ export const ResourceLimitsSchema = z.strictObject({
   cpus: z.number().min(0.1).max(64).default(DEFAULT_RESOURCE_LIMITS.cpus),
   memory_bytes: z
     .int()
-    .min(32 * MIB)
+    .min(64 * MIB)
     .max(256 * GIB)
     .default(DEFAULT_RESOURCE_LIMITS.memory_bytes),
   processes: z.int().min(8).max(4096).default(DEFAULT_RESOURCE_LIMITS.processes),
@@ -60,10 +60,7 @@ export const CreateSessionSchema = z.strictObject({
   env: EnvironmentSchema.default({}),
   metadata: MetadataSchema.default({}),
   idle_timeout_s: z.int().min(5).max(MAX_IDLE_TIMEOUT_S).default(DEFAULT_IDLE_TIMEOUT_S),
-  pool: z
-    .string()
-    .regex(/^[a-z0-9][a-z0-9-]{0,62}$/)
-    .default('default'),
+  pool: PoolNameSchema.default(DEFAULT_POOL),
 });
 export type CreateSession = z.infer<typeof CreateSessionSchema>;
 

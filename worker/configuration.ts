@@ -9,7 +9,7 @@ import {
   publicPart,
 } from '../shared/ed25519.ts';
 import { fromBase64Url } from '../shared/encoding.ts';
-import { Sha256Schema } from '../shared/ids.ts';
+import { DEFAULT_POOL, PoolNameSchema, Sha256Schema } from '../shared/ids.ts';
 import { type KeySet, signKeySet } from '../shared/key-set.ts';
 import type { Env } from './env.ts';
 import { type Issuer, IssuersSchema, isLoopbackHttp, issuerOf } from './identity/issuer.ts';
@@ -34,6 +34,8 @@ export interface Configuration {
   /** Key of the tags in session ids. */
   tagKey: CryptoKey;
   operatorTokenSha256: string;
+  /** No object wakes for a pool that is not in it. */
+  pools: ReadonlySet<string>;
   tenantRequestsPerMinute: number;
 }
 
@@ -66,6 +68,7 @@ const TextBindingsSchema = z.object({
   KEY_SET_VERSION: z.string().regex(/^[1-9]\d{0,8}$/, 'must be a whole number from 1'),
   ID_SECRET: z.string(),
   OPERATOR_TOKEN_SHA256: Sha256Schema,
+  POOLS: z.string(),
   TENANT_REQUESTS_PER_MINUTE: z.string().regex(/^[1-9]\d{0,6}$/, 'must be a whole number from 1'),
 });
 
@@ -96,8 +99,18 @@ export async function readConfiguration(env: Env): Promise<Configuration> {
     signedKeySet: await signKeySet(keySet, root),
     tagKey: await readTagKey(texts.ID_SECRET),
     operatorTokenSha256: texts.OPERATOR_TOKEN_SHA256,
+    pools: readPools(texts.POOLS),
     tenantRequestsPerMinute: Number(texts.TENANT_REQUESTS_PER_MINUTE),
   };
+}
+
+const PoolsSchema = z
+  .array(PoolNameSchema)
+  .max(256)
+  .refine((pools) => pools.includes(DEFAULT_POOL), `must hold ${DEFAULT_POOL}`);
+
+function readPools(text: string): ReadonlySet<string> {
+  return new Set(parseBinding('POOLS', PoolsSchema, parseJson('POOLS', text)));
 }
 
 async function readIssuers(text: string, origin: string): Promise<ReadonlyMap<string, Issuer>> {

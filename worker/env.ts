@@ -12,7 +12,10 @@ export interface Env {
   TENANT: ObjectNamespace<TenantPort>;
   /** Origin of this edge, `iss` of its grants, for example `https://sandgate.example.com`. */
   EDGE_ORIGIN: string;
-  /** JSON array of issuers: `{issuer, audience, jwks?: {keys}, jwks_url?, algorithms, tenant_claim}`. */
+  /**
+   * JSON array of issuers: `{issuer, audience, jwks: {keys} or jwks_url, algorithms, tenant_claim?, tenants?}`. An
+   * issuer without `tenants` may name any tenant: give the list to each where there are several.
+   */
   ISSUERS: string;
   /** Private Ed25519 JWK (JSON) that signs key sets and host certificates. */
   EDGE_ROOT_KEY: string;
@@ -26,6 +29,8 @@ export interface Env {
   ID_SECRET: string;
   /** SHA-256 (hex) of the operator's token. */
   OPERATOR_TOKEN_SHA256: string;
+  /** JSON array with the names of the pools of this edge; `default` is one of them. */
+  POOLS: string;
   /** Requests per minute of a tenant. */
   TENANT_REQUESTS_PER_MINUTE: string;
 }

@@ -4,6 +4,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { type Outcome, success } from '../../shared/errors.ts';
 import { type GrantClaims, verifyGrant } from '../../shared/grant.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
+import { Lateness } from '../execution/lateness.ts';
 import { Journal } from '../journal/journal.ts';
 import { lockState } from '../journal/state-lock.ts';
 import type { Log } from '../logging/log.ts';
@@ -85,6 +86,7 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
     const nowS = Math.floor(Date.now() / 1000);
     return verifyGrant(token, { hostId, issuer: edgeOrigin, keys: await keyRing.grantKeys(nowS), nowS });
   };
+  const lateness = new Lateness();
   const links = new EdgeLinks(options.edgeUrl, identity);
   const { runscVersion, runscPlatform } = sandboxes.facts;
   const attachments = new Attachments({
@@ -93,6 +95,7 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
     signer: { keyId, privateKey },
     log,
     verifyGrant: verify,
+    lateness,
     links,
     timing,
     abandonAfterMs: options.abandonAfterMs,

@@ -100,7 +100,10 @@ export class Attachment implements HeldSession {
     clearInterval(watch);
     this.#link.close(end === 'stopped' ? CLOSE_GOING_AWAY : CLOSE_NORMAL);
     // First the sandbox: while it lives, a program that nobody reads from has to wait.
-    await this.#sandbox.destroy();
+    await this.#sandbox.destroy().catch((error: unknown) => {
+      const detail = error instanceof Error ? error.message : 'unknown';
+      log.error({ event: 'sandbox_destroy_failed', sandbox_id: this.#sandbox.id, detail });
+    });
     this.#link.abandon();
     await this.#session.end();
     if (end !== 'stopped') journal.detached(sessionId, epoch, true);

@@ -2,7 +2,7 @@
 import { hash, randomBytes } from 'node:crypto';
 import { type Failure, failure } from '../../shared/errors.ts';
 import { type AttachPayload, AttachPayloadSchema, type GrantClaims } from '../../shared/grant.ts';
-import type { ResourceLimits } from '../../shared/session.ts';
+import { CreateSessionSchema, type ResourceLimits } from '../../shared/session.ts';
 import { checkAttach, checkPayload, checkSequence } from '../execution/grant-check.ts';
 import type { Sandboxes } from '../sandbox/port.ts';
 import { Attachment, type AttachmentDependencies } from './attachment.ts';
@@ -56,7 +56,11 @@ export class Attachments {
     if (refused !== undefined) return refused;
     const sequence = checkSequence(claims, known?.seq ?? 0);
     if (!sequence.ok) return sequence;
-    if (this.count >= sandboxes.facts.capacity) return failure('host_full', 'no room for another sandbox');
+    const freed = this.#held.get(claims.sid)?.holdsSandbox === true ? 1 : 0;
+    if (this.count - freed >= sandboxes.facts.capacity) {
+      return failure('host_full', 'no room for another sandbox');
+    }
+    this.#options.lateness.observe(claims.iat);
     const starting = { jti: claims.jti, epoch: claims.epoch, done: this.#start(claims, attach) };
     this.#starting.set(claims.sid, starting);
     this.#options.onChange();
@@ -158,9 +162,13 @@ async function startSafely(
 
 function attachPayload(claims: GrantClaims, payload: Uint8Array): AttachPayload | undefined {
   try {
-    const json: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload));
+    const json: unknown = JSON.parse(
+      new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload),
+    );
     const parsed = AttachPayloadSchema.safeParse(json);
-    return parsed.success && parsed.data.session_id === claims.sid ? parsed.data : undefined;
+    if (!parsed.success || parsed.data.session_id !== claims.sid) return undefined;
+    // The edge's own bounds of an environment are checked again: its names become those of processes here.
+    return CreateSessionSchema.shape.env.safeParse(parsed.data.environment).success ? parsed.data : undefined;
   } catch {
     return undefined;
   }

@@ -1,8 +1,9 @@
 /** Puts the parts of a command together: in order, of one grant, and bounded. */
-import type { CommandFrameSchema } from '../../shared/frames.ts';
-import { concatBytes } from '../../shared/encoding.ts';
-import { MAX_ARGUMENTS_BYTES } from '../../shared/limits.ts';
+
 import type * as z from 'zod';
+import { concatBytes } from '../../shared/encoding.ts';
+import type { CommandFrameSchema } from '../../shared/frames.ts';
+import { MAX_ARGUMENTS_BYTES } from '../../shared/limits.ts';
 
 export interface Command {
   grant: string;

@@ -1,5 +1,6 @@
 /** The control link: who this host is and has, which keys it believes, and the sandboxes it is told to make or end. */
 import * as z from 'zod';
+import type { Failure, Outcome } from '../../shared/errors.ts';
 import {
   type ControlLinkDown,
   ControlLinkDownSchema,
@@ -7,7 +8,6 @@ import {
   encodeFrame,
   PROTOCOL_VERSION,
 } from '../../shared/frames.ts';
-import type { Failure, Outcome } from '../../shared/errors.ts';
 import type { GrantClaims } from '../../shared/grant.ts';
 import { SessionIdSchema, TenantSchema } from '../../shared/ids.ts';
 import { unverifiedClaims } from '../execution/unverified-claims.ts';

@@ -1,13 +1,14 @@
 /** After a restart: tells the edge how executions of a former sandbox ended, and that the sandbox is gone. */
-import { HostedSession } from '../execution/session.ts';
+
+import { DEFAULT_RESOURCE_LIMITS } from '../../shared/limits.ts';
 import { seal, sendInOrder, tellFinished, unknownEnd } from '../execution/run.ts';
+import { HostedSession } from '../execution/session.ts';
 import type { OutgoingFrame } from '../execution/uplink.ts';
 import type { SessionState, StoredFrame } from '../journal/state.ts';
 import type { AttachmentDependencies } from './attachment.ts';
 import type { HeldSession, SessionEnd } from './held-session.ts';
 import { CLOSE_GOING_AWAY, CLOSE_NORMAL } from './link-socket.ts';
 import { SessionLink } from './session-link.ts';
-import { DEFAULT_RESOURCE_LIMITS } from '../../shared/limits.ts';
 
 const RESTARTED = 'host_restarted';
 
@@ -86,7 +87,7 @@ export class Delivery implements HeldSession {
 
   async #tellAll(): Promise<SessionEnd> {
     const { journal } = this.#dependencies;
-    for (const { started, finished, acknowledged } of [...this.#state.executions.values()]) {
+    for (const { started, finished, acknowledged } of this.#state.executions.values()) {
       if (finished === null || acknowledged) continue;
       await sendInOrder(this.#link, finished.frames.map(outgoing));
       tellFinished({ journal, uplink: this.#link }, started, finished);

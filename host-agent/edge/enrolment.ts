@@ -15,7 +15,12 @@ import {
 } from '../../shared/ed25519.ts';
 import { toBase64 } from '../../shared/encoding.ts';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
-import { EnrolledSchema, EnrollmentChallengeSchema, enrollmentMessage, ROUTES } from '../../shared/host-api.ts';
+import {
+  EnrolledSchema,
+  EnrollmentChallengeSchema,
+  enrollmentMessage,
+  ROUTES,
+} from '../../shared/host-api.ts';
 import { HostIdSchema } from '../../shared/ids.ts';
 
 const IdentitySchema = z.object({
@@ -137,7 +142,12 @@ async function writeIdentity(directory: string, path: string, identity: StoredId
 const REQUEST_TIMEOUT_MS = 10_000;
 const MAX_ANSWER_BYTES = 64 * 1024;
 
-async function post<T>(edgeUrl: string, path: string, body: object, schema: z.ZodType<T>): Promise<Outcome<T>> {
+async function post<T>(
+  edgeUrl: string,
+  path: string,
+  body: object,
+  schema: z.ZodType<T>,
+): Promise<Outcome<T>> {
   try {
     const { statusCode, body: answer } = await request(new URL(path, edgeUrl), {
       method: 'POST',
@@ -148,9 +158,11 @@ async function post<T>(edgeUrl: string, path: string, body: object, schema: z.Zo
     let text = '';
     for await (const chunk of answer.setEncoding('utf8')) {
       text += String(chunk);
-      if (text.length > MAX_ANSWER_BYTES) return failure('protocol_violation', `${path}: the answer is too long`);
+      if (text.length > MAX_ANSWER_BYTES)
+        return failure('protocol_violation', `${path}: the answer is too long`);
     }
-    if (statusCode >= 500 || statusCode === 429) return failure('overloaded', `${path} answered ${statusCode}`);
+    if (statusCode >= 500 || statusCode === 429)
+      return failure('overloaded', `${path} answered ${statusCode}`);
     if (statusCode >= 300) return failure('enrollment_refused', `${path} answered ${statusCode}`);
     const parsed = schema.safeParse(JSON.parse(text));
     if (parsed.success) return success(parsed.data);

@@ -160,7 +160,9 @@ export class LinkSocket<Down> {
       const challenge = decodeFrame(data, ChallengeFrameSchema);
       if (!challenge.ok) return challenge.detail;
       connection.phase = 'challenged';
-      void this.#answerChallenge(connection, challenge.value.header.nonce);
+      this.#answerChallenge(connection, challenge.value.header.nonce).catch(() => {
+        if (this.#connection === connection) this.#drop('the proof could not be made', CLOSE_GOING_AWAY);
+      });
       return undefined;
     }
     if (connection.phase === 'challenged') return 'a frame before the proof';
@@ -199,6 +201,12 @@ export class LinkSocket<Down> {
     return timer;
   }
 
+  /** A link that was up is lost, not refused: the edge is back soon. One that never lives long is not hammered. */
+  #attemptsAfter({ phase, establishedAtMs }: Connection): number {
+    if (phase !== 'established') return this.#failedAttempts + 1;
+    return performance.now() - establishedAtMs >= this.#timing.settledAfterMs ? 0 : 1;
+  }
+
   /** Ends this connection, without waiting for the other side, and plans the next unless closed for good. */
   #drop(reason: string, closeCode?: number): void {
     const connection = this.#connection;
@@ -209,10 +217,7 @@ export class LinkSocket<Down> {
     log.info({ event: 'link_down', link: name, reason, attempt: this.#failedAttempts });
     closeQuietly(connection.socket, closeCode, reason);
     connection.transport.endSoon();
-    const wasSettled =
-      connection.phase === 'established' &&
-      performance.now() - connection.establishedAtMs >= this.#timing.settledAfterMs;
-    this.#failedAttempts = wasSettled ? 0 : this.#failedAttempts + 1;
+    this.#failedAttempts = this.#attemptsAfter(connection);
     if (!this.#closed) {
       const delayMs = reconnectDelayMs(this.#failedAttempts, this.#timing.random);
       clearTimeout(this.#retryTimer);

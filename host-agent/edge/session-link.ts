@@ -1,10 +1,15 @@
 /** The link of one sandbox to the object of its session: numbered frames up, acknowledged; granted commands down. */
-import { encodeFrame, PROTOCOL_VERSION, type SessionLinkDown, SessionLinkDownSchema } from '../../shared/frames.ts';
+import {
+  encodeFrame,
+  PROTOCOL_VERSION,
+  type SessionLinkDown,
+  SessionLinkDownSchema,
+} from '../../shared/frames.ts';
 import { newId } from '../../shared/ids.ts';
 import { LINK_WINDOW_BYTES } from '../../shared/limits.ts';
+import type { UpFrame, Uplink } from '../execution/uplink.ts';
 import type { StoredFrame } from '../journal/state.ts';
 import type { Log } from '../logging/log.ts';
-import type { UpFrame, Uplink } from '../execution/uplink.ts';
 import { type Command, CommandAssembler } from './command-assembler.ts';
 import { type CloseCode, LinkSocket, type LinkTiming } from './link-socket.ts';
 import { ResendBuffer } from './resend-buffer.ts';

@@ -42,6 +42,7 @@ export interface ExecuteRequest {
   tool: ToolName;
   toolVersion: string;
   relay: Relay;
+  stdin: boolean;
   arguments: unknown;
 }
 
@@ -51,8 +52,8 @@ export function checkExecute(
   session: SessionBinding,
   payload: Uint8Array,
 ): Outcome<ExecuteRequest> {
-  if (claims.exec === null || claims.relay === null) {
-    return failure('grant_invalid', 'an execute grant names exec and relay');
+  if (claims.exec === null || claims.relay === null || claims.stdin === null) {
+    return failure('grant_invalid', 'an execute grant names exec, relay and stdin');
   }
   if (claims.image !== session.image) return failure('image_refused', 'image is not that of the sandbox');
   const tool = ToolNameSchema.safeParse(claims.tool);
@@ -70,6 +71,7 @@ export function checkExecute(
     tool: tool.data,
     toolVersion: version,
     relay: claims.relay,
+    stdin: claims.stdin,
     arguments: parsed.value,
   });
 }

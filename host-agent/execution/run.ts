@@ -160,6 +160,7 @@ function execute(
         tool: request.tool,
         arguments: request.arguments,
         timeoutMs: started.limits.timeout_ms,
+        stdin: request.stdin,
       },
       sink,
     );

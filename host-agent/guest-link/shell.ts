@@ -2,25 +2,25 @@
 
 import { constants } from 'node:os';
 import type { Channel, OutputSink } from './channel.ts';
-import { within } from './deferred.ts';
+import { deferred, within } from './deferred.ts';
 import { fail, type GuestFailure, type GuestResult, succeed } from './failure.ts';
 import type { GuestLink } from './guest-link.ts';
-import { LengthPrefixedDecoder, lengthPrefixed } from './length-prefixed.ts';
+import {
+  encodeShellRequest,
+  parseShellState,
+  pathOf,
+  ShellMessages,
+  type ShellState,
+  saysStarted,
+} from './shell-messages.ts';
+
+export { type ShellState, shellState } from './shell-messages.ts';
 
 const PRELOAD_PATH = '/sandgate/shell-spare.so';
-const MAX_STATE_BYTES = 1024 * 1024;
-const MAX_COMMAND_BYTES = 2 * 1024 * 1024;
 const MAX_BACKGROUND_CALLS = 16;
 const CONFIRM_TIMEOUT_MS = 10_000;
-const STATE_COMPLETE = 1;
-const NUL = Buffer.alloc(1);
-
-/** What lives on from call to call, in the bytes of the guest's kernel: names need not be UTF-8. */
-export interface ShellState {
-  readonly cwd: Uint8Array;
-  /** `NAME=value`, each. */
-  readonly environment: readonly Uint8Array[];
-}
+const START_TIMEOUT_MS = 30_000;
+const MAX_STARTS = 3;
 
 export interface ShellOutcome {
   /** 128 + n for a signal, as a shell counts. */
@@ -54,39 +54,16 @@ export interface ShellOptions {
   readonly preload?: string;
 }
 
+export interface ShellCommand {
+  readonly command: string;
+  readonly onOutput: OutputSink;
+  /** `closed`, the default: standard input is at its end at once. */
+  readonly stdin?: 'closed' | 'open';
+}
+
 interface Spare {
   readonly channel: Channel;
-  onState: (bytes: Uint8Array) => void;
-}
-
-export function shellState(cwd: string, environment: readonly string[]): ShellState {
-  return { cwd: Buffer.from(cwd), environment: environment.map((variable) => Buffer.from(variable)) };
-}
-
-function encodeRequest(state: ShellState, home: string, command: string): GuestResult<Buffer> {
-  const strings = [state.cwd, Buffer.from(home), Buffer.from(command), ...state.environment];
-  if (strings.some((text) => text.includes(0))) return fail('limit', 'a NUL byte in the command');
-  const count = Buffer.alloc(4);
-  count.writeUInt32BE(state.environment.length, 0);
-  const body = Buffer.concat([count, ...strings.flatMap((text) => [text, NUL])]);
-  if (body.length > MAX_COMMAND_BYTES + MAX_STATE_BYTES) return fail('limit', 'the command is too long');
-  return succeed(lengthPrefixed(body));
-}
-
-function parseState(body: Buffer, before: ShellState): ShellState | undefined {
-  const texts: Buffer[] = [];
-  for (let at = 1; at < body.length; ) {
-    const end = body.indexOf(0, at);
-    if (end < 0) return undefined;
-    texts.push(body.subarray(at, end));
-    at = end + 1;
-  }
-  const [cwd, ...environment] = texts;
-  if (cwd === undefined) return undefined;
-  return {
-    cwd: cwd.length > 0 ? cwd : before.cwd,
-    environment: body[0] === STATE_COMPLETE ? environment : before.environment,
-  };
+  readonly messages: ShellMessages;
 }
 
 export class ShellSpares {
@@ -113,36 +90,18 @@ export class ShellSpares {
     return this.#filling;
   }
 
-  async run(call: {
-    command: string;
-    onOutput: OutputSink;
-    stdin?: 'closed' | 'open';
-  }): Promise<GuestResult<ShellCall>> {
-    const request = encodeRequest(this.state, this.#options.home, call.command);
+  /** Resolves when the command has begun; a spare that died before is replaced, for nothing ran in it. */
+  async run(call: ShellCommand): Promise<GuestResult<ShellCall>> {
+    const request = encodeShellRequest(this.state, this.#options.home, call.command);
     if (!request.ok) return request;
-    const spare = await this.#takeSpare();
-    if (!spare.ok) return spare;
-    const { channel } = spare.value;
-    const before = this.state;
-    let saved: ShellState | undefined;
-    const decoder = new LengthPrefixedDecoder(MAX_STATE_BYTES);
-    spare.value.onState = (bytes) => {
-      const bodies = decoder.push(bytes);
-      /* The command can reach this pair too: what is not a state is not one, and the one before stays. */
-      for (const body of bodies.ok ? bodies.value : []) saved = parseState(body, before) ?? saved;
-    };
-    channel.setOutput(call.onOutput);
-    channel.unmute();
-    if (call.stdin !== 'open') channel.closeStdin();
-    void channel.sendControl(request.value);
-    const outcome = this.#outcome(channel, () => saved);
-    return succeed({
-      outcome,
-      writeStdin: (bytes) => channel.writeStdin(bytes),
-      closeStdin: () => channel.closeStdin(),
-      interrupt: () => channel.signal('SIGINT', 'tree'),
-      stop: (graceMs) => stopCall(channel, outcome, graceMs),
-    });
+    let begun: GuestResult<ShellCall> = fail('channel_ended', 'the shell ended before the command began');
+    for (let starts = 0; starts < MAX_STARTS && !begun.ok; starts++) {
+      const spare = await this.#takeSpare();
+      if (!spare.ok) return spare;
+      begun = await this.#begin(spare.value, call, request.value);
+      if (!begun.ok && begun.failure.reason !== 'channel_ended') return begun;
+    }
+    return begun;
   }
 
   /** Kills the spares and what earlier calls left in the background. */
@@ -151,6 +110,41 @@ export class ShellSpares {
     await this.#filling;
     const channels = [...this.#spares.splice(0).map((spare) => spare.channel), ...this.#background.splice(0)];
     await Promise.all(channels.map((channel) => channel.release(CONFIRM_TIMEOUT_MS)));
+  }
+
+  async #begin(
+    { channel, messages }: Spare,
+    call: ShellCommand,
+    request: Buffer,
+  ): Promise<GuestResult<ShellCall>> {
+    const started = deferred<GuestResult<void>>();
+    const before = this.state;
+    let saved: ShellState | undefined;
+    messages.onMessage = (body) => {
+      if (saysStarted(body)) started.resolve(succeed(undefined));
+      /* The command can reach this pair too: what is not a state is not one, and the one before stays. */ else
+        saved = parseShellState(body, before) ?? saved;
+    };
+    channel.setOutput(call.onOutput);
+    channel.unmute();
+    if (call.stdin !== 'open') channel.closeStdin();
+    void channel.sendControl(request);
+    void channel.exited.then(() => started.resolve(fail('channel_ended', 'the shell ended')));
+    const begun = await within(started.promise, START_TIMEOUT_MS, () =>
+      fail('timeout', 'the command did not begin in time'),
+    );
+    if (!begun.ok) {
+      void channel.release(CONFIRM_TIMEOUT_MS);
+      return begun;
+    }
+    const outcome = this.#outcome(channel, () => saved);
+    return succeed({
+      outcome,
+      writeStdin: (bytes) => channel.writeStdin(bytes),
+      closeStdin: () => channel.closeStdin(),
+      interrupt: () => channel.signal('SIGINT', 'tree'),
+      stop: (graceMs) => stopCall(channel, outcome, graceMs),
+    });
   }
 
   async #fill(): Promise<GuestResult<void>> {
@@ -175,18 +169,16 @@ export class ShellSpares {
   }
 
   async #startSpare(): Promise<GuestResult<Spare>> {
-    let spare: Spare | undefined;
+    const messages = new ShellMessages();
     const channel = await this.#link.spawn({
       argv: [this.#options.bash ?? 'bash', '-c', ':'],
       cwd: '/',
       environment: [`LD_PRELOAD=${this.#options.preload ?? PRELOAD_PATH}`, ...pathOf(this.state)],
       control: true,
       muted: true,
-      onControl: (bytes) => spare?.onState(bytes),
+      onControl: (bytes) => messages.push(bytes),
     });
-    if (!channel.ok) return channel;
-    spare = { channel: channel.value, onState: () => undefined };
-    return succeed(spare);
+    return channel.ok ? succeed({ channel: channel.value, messages }) : channel;
   }
 
   async #outcome(channel: Channel, saved: () => ShellState | undefined): Promise<GuestResult<ShellOutcome>> {
@@ -217,12 +209,6 @@ export class ShellSpares {
     });
     if (this.#background.length > MAX_BACKGROUND_CALLS) void this.#background[0]?.release(CONFIRM_TIMEOUT_MS);
   }
-}
-
-function pathOf(state: ShellState): Uint8Array[] {
-  return state.environment.filter((variable) =>
-    Buffer.from(variable.subarray(0, 5)).equals(Buffer.from('PATH=')),
-  );
 }
 
 async function stopCall(

@@ -2,6 +2,9 @@
  * A keeper: the small process between the supervisor and one program. It is a subreaper, so whatever the program
  * leaves behind (double forks, new sessions) stays below it; it reaps, reports the program's end, and ends when
  * nothing is left to keep.
+ *
+ * It shares the supervisor's memory, for an address space of its own is the dearest part of a process in gVisor. So
+ * it runs on a stack of its own and calls nothing of the C library that could touch errno or other shared state.
  */
 #ifndef SANDGATE_KEEPER_H
 #define SANDGATE_KEEPER_H
@@ -9,22 +12,26 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
+
+#include "raw_syscall.h"
 
 #define CONTROL_IN_FD 198 /* what a program that asked for a control pair finds open, besides 0, 1, 2 */
 #define CONTROL_OUT_FD 199
 #define KEEPER_FD_FLOOR 256 /* above every number a program is given */
+#define KEPT_FD 0
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define STACK_BYTES (32 * 1024)
+#define MAX_SPAWN_BYTES (256 * 1024)
+#define MAX_STRINGS 8192 /* arguments and variables together */
 
 enum keeper_event_kind { KEEPER_SPAWNED = 1, KEEPER_SPAWN_FAILED, KEEPER_EXIT };
 
@@ -41,12 +48,25 @@ struct keeper_event {
   uint64_t cpu_ms;
 };
 
+/* All a keeper needs, and its program until it executes: not used again before the keeper was reaped. */
 struct program {
   const char *cwd;
   char **argv;
   char **environment;
   int fds[5]; /* stdin, stdout, stderr, control in, control out; -1 where there is none */
+  int event_fd;
+  int highest_fd; /* of all the supervisor has open */
+  int error;
+  struct keeper_event event;
+  char *strings[MAX_STRINGS];
+  uint8_t bytes[MAX_SPAWN_BYTES + 16];
+  uint8_t keeper_stack[STACK_BYTES] __attribute__((aligned(16)));
+  uint8_t program_stack[STACK_BYTES] __attribute__((aligned(16)));
 };
+
+static _Noreturn void leave(int code) {
+  for (;;) raw_call4(SYS_exit_group, code, 0, 0, 0);
+}
 
 static const int program_fd_numbers[5] = {0, 1, 2, CONTROL_IN_FD, CONTROL_OUT_FD};
 
@@ -59,42 +79,78 @@ static const char *path_of(char **environment) {
 /* Returns only with the errno of the most telling failure. */
 static int execute_on_path(const struct program *program) {
   const char *name = program->argv[0];
-  if (strchr(name, '/') != NULL) {
-    execve(name, program->argv, program->environment);
-    return errno;
-  }
+  size_t name_bytes = strlen(name) + 1;
+  if (strchr(name, '/') != NULL)
+    return (int)-raw_call4(SYS_execve, (long)name, (long)program->argv, (long)program->environment, 0);
   int error = ENOENT;
   char file[PATH_MAX];
   for (const char *from = path_of(program->environment); *from != '\0';) {
     size_t length = strcspn(from, ":");
-    if (length + strlen(name) + 2 <= sizeof file) {
-      snprintf(file, sizeof file, "%.*s/%s", (int)length, length > 0 ? from : ".", name);
-      execve(file, program->argv, program->environment);
-      if (errno != ENOENT && errno != ENOTDIR) error = errno;
+    if (length > 0 && length + 1 + name_bytes <= sizeof file) {
+      memcpy(file, from, length);
+      file[length] = '/';
+      memcpy(file + length + 1, name, name_bytes);
+      int failure = (int)-raw_call4(SYS_execve, (long)file, (long)program->argv, (long)program->environment, 0);
+      if (failure != ENOENT && failure != ENOTDIR) error = failure;
     }
     from += length + (from[length] == ':');
   }
   return error;
 }
 
-/* In the child, which shares the keeper's memory until it executes. */
-static int become_program(const struct program *program) {
-  for (int number = 1; number < NSIG; number++) {
-    if (number == SIGKILL || number == SIGSTOP) continue;
-    signal(number, SIG_DFL);
+static int prepare_program(const struct program *program) {
+  static const uint64_t default_action[4]; /* as the kernel lays it out: all zero is SIG_DFL */
+  static const uint64_t no_signals;
+  for (int number = 1; number <= 64; number++)
+    raw_call4(SYS_rt_sigaction, number, (long)default_action, 0, sizeof no_signals);
+  raw_call4(SYS_setsid, 0, 0, 0, 0);
+  for (int i = 0; i < 5; i++) {
+    if (program->fds[i] < 0) continue;
+    long result = raw_call4(SYS_dup3, program->fds[i], program_fd_numbers[i], 0, 0);
+    if (result < 0) return (int)-result;
   }
-  setsid();
-  for (int i = 0; i < 5; i++)
-    if (program->fds[i] >= 0 && dup2(program->fds[i], program_fd_numbers[i]) < 0) return errno;
-  if (chdir(program->cwd) < 0) return errno;
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, NULL);
-  return execute_on_path(program);
+  long result = raw_call4(SYS_chdir, (long)program->cwd, 0, 0, 0);
+  if (result < 0) return (int)-result;
+  raw_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&no_signals, 0, sizeof no_signals);
+  return 0;
 }
 
-static void report(int event_fd, struct keeper_event event) {
-  while (write(event_fd, &event, sizeof event) < 0 && errno == EINTR) continue;
+static int become_program(void *argument) {
+  struct program *program = argument;
+  int error = prepare_program(program);
+  program->error = error != 0 ? error : execute_on_path(program);
+  leave(127);
+}
+
+static void report(struct program *program) {
+  while (raw_call4(SYS_write, KEPT_FD, (long)&program->event, sizeof program->event, 0) == -EINTR) continue;
+}
+
+/* Returns once the program executed, or failed to: its errno arrives here by itself, in the shared memory. */
+static pid_t start_program(struct program *program) {
+  /* First out of the way of the numbers the program is given; only then may dup3 overwrite those. */
+  for (int i = 0; i < 5; i++) {
+    if (program->fds[i] < 0) continue;
+    program->fds[i] = (int)raw_call4(SYS_fcntl, program->fds[i], F_DUPFD_CLOEXEC, KEEPER_FD_FLOOR, 0);
+    if (program->fds[i] < 0) program->error = -program->fds[i];
+  }
+  if (program->error != 0) return -1;
+  void *stack = program->program_stack + STACK_BYTES;
+  pid_t pid = clone(become_program, stack, CLONE_VM | CLONE_VFORK | SIGCHLD, program);
+  if (pid < 0) program->error = EAGAIN;
+  return pid;
+}
+
+/*
+ * Of all the supervisor has open it keeps the pipe for its events alone: pipes must end with their programs. Closed one
+ * by one, and no more than there can be: gVisor of 2024 has no close_range.
+ */
+static void keep_only(const struct program *program, int event_fd) {
+  raw_call4(SYS_dup3, event_fd, KEPT_FD, O_CLOEXEC, 0);
+  for (int fd = KEPT_FD + 1; fd <= program->highest_fd; fd++) raw_call4(SYS_close, fd, 0, 0, 0);
+  for (int i = 0; i < 5; i++)
+    if (program->fds[i] > 0) raw_call4(SYS_close, program->fds[i], 0, 0, 0);
+  raw_call4(SYS_close, event_fd, 0, 0, 0);
 }
 
 static uint64_t cpu_ms_of(const struct rusage *usage) {
@@ -102,69 +158,41 @@ static uint64_t cpu_ms_of(const struct rusage *usage) {
          (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1000;
 }
 
-static void close_all_from(int first) {
-  if (syscall(SYS_close_range, first, ~0U, 0) == 0) return;
-  struct rlimit limit;
-  int end = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536 ? (int)limit.rlim_cur : 65536;
-  for (int fd = first; fd < end; fd++) close(fd);
-}
+/* The keeper's whole life. */
+static int keep(void *argument) {
+  struct program *program = argument;
+  static const uint64_t all_signals = ~0ULL;
+  raw_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all_signals, 0, sizeof all_signals);
+  raw_call4(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0);
+  int event_fd = (int)raw_call4(SYS_fcntl, program->event_fd, F_DUPFD_CLOEXEC, KEEPER_FD_FLOOR, 0);
+  pid_t pid = start_program(program);
+  keep_only(program, event_fd);
 
-static int close_all_but(int kept_fd) {
-  if (dup2(kept_fd, 0) < 0) return kept_fd;
-  close_all_from(1);
-  return 0;
-}
-
-/* Program and keeper share memory until the program executes, so its errno arrives here by itself. */
-static pid_t start_program(struct program *program, int *error) {
-  /* First out of the way of the numbers the program is given; only then may dup2 overwrite those. */
-  for (int i = 0; i < 5; i++) {
-    if (program->fds[i] < 0) continue;
-    program->fds[i] = fcntl(program->fds[i], F_DUPFD_CLOEXEC, KEEPER_FD_FLOOR);
-    if (program->fds[i] < 0) *error = errno;
-  }
-  if (*error != 0) return -1;
-  pid_t pid = vfork();
-  if (pid == 0) {
-    *error = become_program(program);
-    _exit(127);
-  }
-  if (pid < 0) *error = errno;
-  return pid;
-}
-
-/* The keeper's whole life, in the process forked for it. */
-static _Noreturn void keep(struct program program, int event_fd, struct keeper_event event) {
-  sigset_t all;
-  sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, NULL);
-  signal(SIGCHLD, SIG_DFL);
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
-
-  event_fd = fcntl(event_fd, F_DUPFD_CLOEXEC, KEEPER_FD_FLOOR);
-  if (event_fd < 0) _exit(1);
-  int error = 0;
-  pid_t pid = start_program(&program, &error);
-  event_fd = close_all_but(event_fd);
-  event.pid = (int32_t)pid;
-  event.error = error;
-  event.kind = error == 0 ? KEEPER_SPAWNED : KEEPER_SPAWN_FAILED;
-  report(event_fd, event);
+  bool failed = program->error != 0;
+  struct keeper_event *event = &program->event;
+  event->pid = (int32_t)pid;
+  event->error = program->error;
+  event->kind = failed ? KEEPER_SPAWN_FAILED : KEEPER_SPAWNED;
+  report(program);
 
   for (;;) {
-    int status;
+    int status = 0;
     struct rusage usage;
-    pid_t ended = wait4(-1, &status, 0, &usage);
-    if (ended < 0 && errno == ECHILD) _exit(0);
-    if (ended != pid || error != 0) continue;
-    event.kind = KEEPER_EXIT;
-    event.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-    event.exit_signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    event.cpu_ms = cpu_ms_of(&usage);
-    event.max_rss_kib = (uint32_t)usage.ru_maxrss;
-    report(event_fd, event);
+    long ended = raw_call4(SYS_wait4, -1, (long)&status, 0, (long)&usage);
+    if (ended == -ECHILD) leave(0);
+    if (ended != pid || failed) continue;
+    event->kind = KEEPER_EXIT;
+    event->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    event->exit_signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    event->cpu_ms = cpu_ms_of(&usage);
+    event->max_rss_kib = (uint32_t)usage.ru_maxrss;
+    report(program);
     pid = -1; /* the number may come back as that of an orphan */
   }
+}
+
+static pid_t start_keeper(struct program *program) {
+  return clone(keep, program->keeper_stack + STACK_BYTES, CLONE_VM | SIGCHLD, program);
 }
 
 #endif

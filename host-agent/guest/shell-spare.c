@@ -11,14 +11,16 @@
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
+
+#include "raw_syscall.h"
 
 #define CONTROL_IN_FD 198
 #define CONTROL_OUT_FD 199
 #define MAX_REQUEST_BYTES (4 * 1024 * 1024)
 #define MAX_STATE_BYTES (1024 * 1024)
-#define STATE_COMPLETE 1
 #define STATE_FOLDER_ONLY 0
+#define STATE_COMPLETE 1
+#define STARTED 2
 
 /* bash's own, which it exports for its loadable builtins. */
 extern char **export_env __attribute__((weak));
@@ -31,34 +33,6 @@ extern int *__errno_location(void) __attribute__((weak));
 
 static long main_pid;
 static struct stat control_out;
-
-static long call(long number, long a, long b, long c, long d, long e, long f) {
-#if defined(__x86_64__)
-  long result;
-  register long r10 __asm__("r10") = d;
-  register long r8 __asm__("r8") = e;
-  register long r9 __asm__("r9") = f;
-  __asm__ volatile("syscall"
-                   : "=a"(result)
-                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                   : "rcx", "r11", "memory");
-  return result;
-#elif defined(__aarch64__)
-  register long x8 __asm__("x8") = number;
-  register long x0 __asm__("x0") = a;
-  register long x1 __asm__("x1") = b;
-  register long x2 __asm__("x2") = c;
-  register long x3 __asm__("x3") = d;
-  register long x4 __asm__("x4") = e;
-  register long x5 __asm__("x5") = f;
-  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
-  return x0;
-#else
-#error "this processor is not known here"
-#endif
-}
-
-static long call3(long number, long a, long b, long c) { return call(number, a, b, c, 0, 0, 0); }
 
 static size_t length_of(const char *text) {
   size_t length = 0;
@@ -73,17 +47,17 @@ static int starts_with(const char *text, const char *prefix) {
 }
 
 static void *allocate(size_t bytes) {
-  long at = call(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  long at = raw_call(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return at < 0 && at > -4096 ? NULL : (void *)at;
 }
 
 static _Noreturn void leave(int code) {
-  for (;;) call3(SYS_exit_group, code, 0, 0);
+  for (;;) raw_call4(SYS_exit_group, code, 0, 0, 0);
 }
 
 static void read_fully(uint8_t *into, size_t bytes) {
   while (bytes > 0) {
-    long got = call3(SYS_read, CONTROL_IN_FD, (long)into, (long)bytes);
+    long got = raw_call4(SYS_read, CONTROL_IN_FD, (long)into, (long)bytes, 0);
     if (got == -EINTR) continue;
     if (got <= 0) leave(0); /* the host let go of this spare */
     into += got;
@@ -91,24 +65,37 @@ static void read_fully(uint8_t *into, size_t bytes) {
   }
 }
 
+static void send_fully(const char *bytes, size_t length) {
+  while (length > 0) {
+    long written = raw_call4(SYS_write, CONTROL_OUT_FD, (long)bytes, (long)length, 0);
+    if (written == -EINTR) continue;
+    if (written <= 0) return;
+    bytes += written;
+    length -= (size_t)written;
+  }
+}
+
 static uint32_t get_u32(const uint8_t *from) {
   return (uint32_t)from[0] << 24 | (uint32_t)from[1] << 16 | (uint32_t)from[2] << 8 | from[3];
 }
 
-static void print_error(const char *text) { call3(SYS_write, 2, (long)text, (long)length_of(text)); }
+static void print_error(const char *text) { raw_call4(SYS_write, 2, (long)text, (long)length_of(text), 0); }
 
 static void enter_folder(const char *folder, const char *home) {
-  if (call3(SYS_chdir, (long)folder, 0, 0) == 0) return;
+  if (raw_call4(SYS_chdir, (long)folder, 0, 0, 0) == 0) return;
   print_error("bash: cannot enter ");
   print_error(folder);
   print_error(": it is gone\n");
-  if (call3(SYS_chdir, (long)home, 0, 0) != 0) call3(SYS_chdir, (long)"/", 0, 0);
+  if (raw_call4(SYS_chdir, (long)home, 0, 0, 0) != 0) raw_call4(SYS_chdir, (long)"/", 0, 0, 0);
 }
 
-/* Request: u32 length | u32 number of variables | folder NUL | home NUL | command NUL | variables, each NUL-ended. */
+/*
+ * Request: u32 length | u32 number of variables | folder NUL | home NUL | command NUL | variables, each NUL-ended.
+ * It is acknowledged, so that the host knows of a spare that died whether its command can be given to another one.
+ */
 __attribute__((constructor)) static void wait_for_command(int argc, char **argv) {
   uint8_t head[4];
-  if (call3(SYS_fcntl, CONTROL_IN_FD, F_GETFD, 0) < 0 || argc != 3 || argv == NULL || &environ == NULL) return;
+  if (raw_call4(SYS_fcntl, CONTROL_IN_FD, F_GETFD, 0, 0) < 0 || argc != 3 || argv == NULL || &environ == NULL) return;
   read_fully(head, sizeof head);
   uint32_t length = get_u32(head);
   uint8_t *request = length >= 4 && length <= MAX_REQUEST_BYTES ? allocate((size_t)length + 1) : NULL;
@@ -130,10 +117,11 @@ __attribute__((constructor)) static void wait_for_command(int argc, char **argv)
     at += length_of(at) + 1;
   }
   enter_folder(strings[0], strings[1]);
-  call3(SYS_close, CONTROL_IN_FD, 0, 0);
-  call3(SYS_fcntl, CONTROL_OUT_FD, F_SETFD, FD_CLOEXEC);
-  main_pid = call3(SYS_getpid, 0, 0, 0);
-  if (call3(SYS_fstat, CONTROL_OUT_FD, (long)&control_out, 0) != 0) main_pid = 0;
+  raw_call4(SYS_close, CONTROL_IN_FD, 0, 0, 0);
+  raw_call4(SYS_fcntl, CONTROL_OUT_FD, F_SETFD, FD_CLOEXEC, 0);
+  main_pid = raw_call4(SYS_getpid, 0, 0, 0, 0);
+  if (raw_call4(SYS_fstat, CONTROL_OUT_FD, (long)&control_out, 0, 0) != 0) main_pid = 0;
+  send_fully((const char[]){0, 0, 0, 1, STARTED}, 5);
   argv[2] = strings[2];
   environ = environment;
 }
@@ -152,12 +140,12 @@ static void put_u32(char *to, size_t value) {
 /* State: u32 length | u8 kind | folder NUL | variables, each NUL-ended. The last one sent counts. */
 static void send_state(void) {
   struct stat now;
-  if (call3(SYS_fstat, CONTROL_OUT_FD, (long)&now, 0) != 0 || now.st_ino != control_out.st_ino ||
+  if (raw_call4(SYS_fstat, CONTROL_OUT_FD, (long)&now, 0, 0) != 0 || now.st_ino != control_out.st_ino ||
       now.st_dev != control_out.st_dev)
     return; /* the command put something of its own there */
   char *buffer = allocate(MAX_STATE_BYTES);
   if (buffer == NULL) return;
-  long folder_bytes = call3(SYS_getcwd, (long)(buffer + 5), 4096, 0);
+  long folder_bytes = raw_call4(SYS_getcwd, (long)(buffer + 5), 4096, 0, 0);
   if (folder_bytes <= 0 || buffer[5] != '/') folder_bytes = 1;
   if (folder_bytes == 1) buffer[5] = '\0';
   size_t folder_end = 5 + (size_t)folder_bytes;
@@ -171,16 +159,11 @@ static void send_state(void) {
   }
   if (buffer[4] == STATE_FOLDER_ONLY) at = folder_end;
   put_u32(buffer, at - 4);
-  for (size_t sent = 0; sent < at;) {
-    long written = call3(SYS_write, CONTROL_OUT_FD, (long)(buffer + sent), (long)(at - sent));
-    if (written == -EINTR) continue;
-    if (written <= 0) break;
-    sent += (size_t)written;
-  }
-  call3(SYS_munmap, (long)buffer, MAX_STATE_BYTES, 0);
+  send_fully(buffer, at);
+  raw_call4(SYS_munmap, (long)buffer, MAX_STATE_BYTES, 0, 0);
 }
 
-static int is_main_shell(void) { return main_pid != 0 && call3(SYS_getpid, 0, 0, 0) == main_pid; }
+static int is_main_shell(void) { return main_pid != 0 && raw_call4(SYS_getpid, 0, 0, 0, 0) == main_pid; }
 
 __attribute__((destructor)) static void shell_ends(void) {
   if (!is_main_shell()) return;
@@ -213,7 +196,7 @@ int execve(const char *path, char *const arguments[], char *const environment[])
     rebuild_environment();
     environment = export_env;
   }
-  long result = call3(SYS_execve, (long)path, (long)arguments, (long)environment);
+  long result = raw_call4(SYS_execve, (long)path, (long)arguments, (long)environment, 0);
   /* A script without an interpreter line: bash now runs it inside this process, and its state is not the shell's. */
   if (main_shell && result == -ENOEXEC) main_pid = 0;
   if (__errno_location != NULL) *__errno_location() = (int)-result;

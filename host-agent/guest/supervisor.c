@@ -15,7 +15,6 @@
 #define MAX_CHANNELS 64
 #define INPUT_QUEUE_BYTES (64 * 1024) /* the host's first credit for each input stream */
 #define CREDIT_STEP_BYTES (16 * 1024)
-#define MAX_STRINGS 8192
 #define SMALL_READ_BYTES 4096
 #define COALESCE_NS 2000000LL /* after a small read a stream rests this long, so that a print loop makes few frames */
 #define KILL_DEADLINE_NS 5000000000LL
@@ -23,7 +22,8 @@
 
 enum stream { STREAM_STDIN = 0, STREAM_STDOUT = 1, STREAM_STDERR = 2, STREAM_CONTROL = 3 };
 enum signal_scope { SCOPE_PROCESS = 0, SCOPE_TREE = 1, SCOPE_SINCE_MARK = 2 };
-enum channel_state { CHANNEL_FREE, CHANNEL_STARTING, CHANNEL_RUNNING, CHANNEL_EXITED };
+/* FAILED: the program did not start, and its keeper is still to be reaped. */
+enum channel_state { CHANNEL_FREE, CHANNEL_FAILED, CHANNEL_STARTING, CHANNEL_RUNNING, CHANNEL_EXITED };
 enum kill_kind { KILL_NONE, KILL_NEWER, KILL_ALL };
 #define SPAWN_WITH_CONTROL 1
 #define SPAWN_MUTED 2
@@ -58,7 +58,9 @@ struct channel {
 };
 
 static struct channel channels[MAX_CHANNELS];
+static struct program programs[MAX_CHANNELS];
 static int event_pipe[2];
+static int highest_fd = 16; /* at least what is opened before and beside the programs' pipes */
 static volatile sig_atomic_t child_ended;
 static long long now_ns;
 
@@ -89,14 +91,14 @@ static uint32_t bytes_in_pipe(int fd) {
 
 static struct channel *find_channel(uint32_t id) {
   for (int i = 0; i < MAX_CHANNELS; i++)
-    if (channels[i].state != CHANNEL_FREE && channels[i].id == id) return &channels[i];
+    if (channels[i].state > CHANNEL_FAILED && channels[i].id == id) return &channels[i];
   return NULL;
 }
 
-static void free_channel(struct channel *channel) {
+static void close_channel(struct channel *channel, enum channel_state state) {
   for (int i = 0; i < 2; i++) close_fd(&channel->in[i].fd);
   for (int i = 0; i < 3; i++) close_fd(&channel->out[i].fd);
-  channel->state = CHANNEL_FREE;
+  channel->state = state;
   channel->generation++;
 }
 
@@ -119,15 +121,30 @@ static char *take_string(uint8_t **at, const uint8_t *end) {
   return string;
 }
 
-static bool take_strings(uint8_t **at, const uint8_t *end, char **strings) {
-  if (end - *at < 4) return false;
+static char **take_strings(uint8_t **at, const uint8_t *end, char **strings, size_t room) {
+  if (end - *at < 4) return NULL;
   uint32_t count = get_u32(*at);
   *at += 4;
-  if (count >= MAX_STRINGS) return false;
+  if (count >= room) return NULL;
   for (uint32_t i = 0; i < count; i++)
-    if ((strings[i] = take_string(at, end)) == NULL) return false;
+    if ((strings[i] = take_string(at, end)) == NULL) return NULL;
   strings[count] = NULL;
-  return true;
+  return strings + count + 1;
+}
+
+/* Payload: u8 flags | u32 credit for stdout, stderr, control | cwd NUL | u32 count, arguments | u32 count, environment. */
+static bool parse_spawn(struct program *program, const uint8_t *payload, size_t length) {
+  if (length < 14 || length > sizeof program->bytes) return false;
+  memcpy(program->bytes, payload, length);
+  uint8_t *at = program->bytes + 13;
+  const uint8_t *end = program->bytes + length;
+  program->cwd = take_string(&at, end);
+  program->argv = program->strings;
+  if (program->cwd == NULL) return false;
+  program->environment = take_strings(&at, end, program->strings, MAX_STRINGS);
+  if (program->environment == NULL || program->argv[0] == NULL) return false;
+  size_t room = MAX_STRINGS - (size_t)(program->environment - program->strings);
+  return take_strings(&at, end, program->environment, room) != NULL;
 }
 
 static int open_pipes(struct channel *channel, struct program *program, bool control) {
@@ -136,6 +153,8 @@ static int open_pipes(struct channel *channel, struct program *program, bool con
     bool input = i == 0 || i == 3;
     int pair[2];
     if (pipe2(pair, O_CLOEXEC) < 0) return errno;
+    for (int end = 0; end < 2; end++)
+      if (pair[end] > highest_fd) highest_fd = pair[end];
     program->fds[i] = pair[input ? 0 : 1];
     int ours = pair[input ? 1 : 0];
     fcntl(ours, F_SETFL, O_NONBLOCK);
@@ -165,34 +184,39 @@ static void reset_channel(struct channel *channel, uint32_t id, const uint8_t *h
     channel->out[i] = (struct outlet){.fd = -1, .credit = get_u32(header + 1 + 4 * i)};
 }
 
-/* Payload: u8 flags | u32 credit for stdout, stderr, control | cwd NUL | u32 count, arguments | u32 count, environment. */
-static void spawn(uint32_t id, uint8_t *payload, size_t length) {
-  static char *argv[MAX_STRINGS];
-  static char *environment[MAX_STRINGS];
-  struct channel *channel = NULL;
-  for (int i = 0; i < MAX_CHANNELS && channel == NULL; i++)
-    if (channels[i].state == CHANNEL_FREE) channel = &channels[i];
-  if (channel == NULL) return send_spawn_failed(id, EMFILE);
+/* In turn, so that the memory of one that just ended rests for a while. */
+static struct channel *find_free_channel(void) {
+  static int next;
+  for (int i = 0; i < MAX_CHANNELS; i++) {
+    struct channel *channel = &channels[(next + i) % MAX_CHANNELS];
+    if (channel->state != CHANNEL_FREE) continue;
+    next = (int)(channel - channels) + 1;
+    return channel;
+  }
+  return NULL;
+}
 
-  uint8_t *at = payload + 13;
-  const uint8_t *end = payload + length;
-  struct program program = {.argv = argv, .environment = environment};
-  if (length < 14 || find_channel(id) != NULL || (program.cwd = take_string(&at, end)) == NULL ||
-      !take_strings(&at, end, argv) || !take_strings(&at, end, environment) || argv[0] == NULL)
-    return send_spawn_failed(id, EINVAL);
+static void spawn(uint32_t id, const uint8_t *payload, size_t length) {
+  struct channel *channel = find_free_channel();
+  if (channel == NULL) return send_spawn_failed(id, EMFILE);
+  struct program *program = &programs[channel - channels];
+  if (find_channel(id) != NULL || !parse_spawn(program, payload, length)) return send_spawn_failed(id, EINVAL);
 
   reset_channel(channel, id, payload);
-  int error = open_pipes(channel, &program, (payload[0] & SPAWN_WITH_CONTROL) != 0);
+  int error = open_pipes(channel, program, (payload[0] & SPAWN_WITH_CONTROL) != 0);
+  int ours[5];
+  memcpy(ours, program->fds, sizeof ours); /* the keeper changes the numbers as soon as it runs */
   if (error == 0) {
-    struct keeper_event event = {.slot = (uint32_t)(channel - channels), .generation = channel->generation};
-    pid_t keeper = fork();
-    if (keeper == 0) keep(program, event_pipe[1], event);
-    if (keeper < 0) error = errno;
-    channel->keeper = keeper;
+    program->error = 0;
+    program->event_fd = event_pipe[1];
+    program->highest_fd = highest_fd;
+    program->event = (struct keeper_event){.slot = (uint32_t)(channel - channels), .generation = channel->generation};
+    channel->keeper = start_keeper(program);
+    if (channel->keeper < 0) error = errno;
   }
-  for (int i = 0; i < 5; i++) close_fd(&program.fds[i]);
+  for (int i = 0; i < 5; i++) close_fd(&ours[i]);
   if (error != 0) {
-    free_channel(channel);
+    close_channel(channel, CHANNEL_FREE);
     send_spawn_failed(id, error);
   }
 }
@@ -210,7 +234,7 @@ static void begin_exit(struct channel *channel, struct keeper_event event) {
 static void handle_keeper_event(struct keeper_event event) {
   if (event.slot >= MAX_CHANNELS) return;
   struct channel *channel = &channels[event.slot];
-  if (channel->state == CHANNEL_FREE || channel->generation != event.generation) return;
+  if (channel->state <= CHANNEL_FAILED || channel->generation != event.generation) return;
   if (event.kind == KEEPER_SPAWNED) {
     uint8_t payload[4];
     put_u32(payload, (uint32_t)event.pid);
@@ -219,7 +243,7 @@ static void handle_keeper_event(struct keeper_event event) {
     send_frame(FRAME_SPAWNED, channel->id, payload, sizeof payload);
   } else if (event.kind == KEEPER_SPAWN_FAILED) {
     send_spawn_failed(channel->id, event.error);
-    free_channel(channel);
+    close_channel(channel, CHANNEL_FAILED);
   } else {
     begin_exit(channel, event);
   }
@@ -233,12 +257,13 @@ static void read_keeper_events(void) {
 
 static void keeper_ended(struct channel *channel) {
   channel->keeper = 0;
-  if (channel->state == CHANNEL_EXITED) return;
+  if (channel->state == CHANNEL_FAILED) channel->state = CHANNEL_FREE;
+  if (channel->state == CHANNEL_EXITED || channel->state == CHANNEL_FREE) return;
   /* Killed from inside, as by `kill -9 -1`: what it kept now belongs to the supervisor, and is ended. */
   job.orphans_wanted = true;
   if (channel->state == CHANNEL_STARTING) {
     send_spawn_failed(channel->id, EAGAIN);
-    free_channel(channel);
+    close_channel(channel, CHANNEL_FREE);
   } else {
     begin_exit(channel, (struct keeper_event){.exit_signal = SIGKILL});
   }
@@ -615,7 +640,7 @@ static void wait_for_events(const sigset_t *mask) {
   watch(STDOUT_FILENO, outgoing.head < outgoing.tail ? POLLOUT : 0, 0, 0);
   watch(event_pipe[0], can_answer ? POLLIN : 0, 0, 0);
   for (int i = 0; i < MAX_CHANNELS; i++)
-    if (channels[i].state != CHANNEL_FREE) watch_channel(i, &wake_at);
+    if (channels[i].state >= CHANNEL_RUNNING) watch_channel(i, &wake_at);
   struct timespec timeout = {0};
   if (wake_at > now_ns && wake_at != INT64_MAX) {
     timeout.tv_sec = (wake_at - now_ns) / 1000000000LL;
@@ -665,7 +690,7 @@ static void settle_channels(void) {
     bool busy = job.channel == channel || channel->kill_wanted != KILL_NONE;
     if (channel->state == CHANNEL_EXITED && channel->gone_sent && channel->release_wanted && !busy) {
       send_frame(FRAME_RELEASED, channel->id, NULL, 0);
-      free_channel(channel);
+      close_channel(channel, CHANNEL_FREE);
     }
   }
 }
@@ -686,11 +711,17 @@ static void on_child(int number) {
   child_ended = 1;
 }
 
+/* Whatever we were started with, programs get none of it. */
+static void close_inherited(void) {
+  if (syscall(SYS_close_range, 3, ~0U, 0) == 0) return;
+  for (int fd = 3; fd < 256; fd++) close(fd);
+}
+
 static void set_up(sigset_t *mask_while_polling) {
   /* Programs run as the same user: without this they could open our pipes through /proc. */
   prctl(PR_SET_DUMPABLE, 0);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  close_all_from(3); /* whatever we were started with, programs get none of it */
+  close_inherited();
   umask(022);
   signal(SIGPIPE, SIG_IGN);
   struct sigaction action = {.sa_handler = on_child, .sa_flags = SA_NOCLDSTOP};
@@ -701,6 +732,7 @@ static void set_up(sigset_t *mask_while_polling) {
   sigprocmask(SIG_BLOCK, &blocked, mask_while_polling);
   sigdelset(mask_while_polling, SIGCHLD);
   if (pipe2(event_pipe, O_CLOEXEC | O_NONBLOCK) < 0) _exit(1);
+  take_mark(&channels[0].mark); /* opens /proc while its number is a low one */
   fcntl(event_pipe[1], F_SETFL, 0);
   fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
   fcntl(STDOUT_FILENO, F_SETFL, fcntl(STDOUT_FILENO, F_GETFL) | O_NONBLOCK);

@@ -8,7 +8,13 @@ import { type Failure, failure, type Outcome, success } from '../../shared/error
 import { AppendLog } from './append-log.ts';
 import { type JournalEntry, JournalEntrySchema, type StartedEntry } from './entries.ts';
 import { encodeRecord } from './record-format.ts';
-import { type ChainHead, type FinishedExecution, finishedEntry, JournalState, type SessionState } from './state.ts';
+import {
+  type ChainHead,
+  type FinishedExecution,
+  finishedEntry,
+  JournalState,
+  type SessionState,
+} from './state.ts';
 
 /** The journal is rewritten without what is acknowledged when it outgrows this and has doubled since the last time. */
 const COMPACTION_BYTES = 32 * 1024 * 1024;
@@ -17,6 +23,7 @@ const DEGRADED_RETRY_MS = 2_000;
 export interface JournalOptions {
   nowS?: () => number;
   onDegraded?: (degraded: boolean) => void;
+  retryMs?: number;
 }
 
 export class Journal {
@@ -24,6 +31,7 @@ export class Journal {
   readonly #state: JournalState;
   readonly #nowS: () => number;
   readonly #onDegraded: (degraded: boolean) => void;
+  readonly #retryMs: number;
   #degraded = false;
   #retryTimer: NodeJS.Timeout | undefined;
   /** Ends that the disk refused; written again until it takes them. One per running execution at most. */
@@ -38,6 +46,7 @@ export class Journal {
     this.tornBytes = tornBytes;
     this.#nowS = options.nowS ?? (() => Math.floor(Date.now() / 1000));
     this.#onDegraded = options.onDegraded ?? (() => {});
+    this.#retryMs = options.retryMs ?? DEGRADED_RETRY_MS;
     this.#sizeAfterCompaction = log.sizeBytes;
   }
 
@@ -174,7 +183,7 @@ export class Journal {
       this.#degraded = true;
       this.#onDegraded(true);
     }
-    this.#retryTimer ??= setTimeout(() => void this.#retry(), DEGRADED_RETRY_MS).unref();
+    this.#retryTimer ??= setTimeout(() => void this.#retry(), this.#retryMs).unref();
   }
 
   async #retry(): Promise<void> {

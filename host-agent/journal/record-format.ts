@@ -37,7 +37,8 @@ export function decodeRecord(bytes: Buffer, offset: number): DecodedRecord | und
   const bodyLength = bytes.readUInt32BE(offset);
   const bodyStart = offset + PREFIX_BYTES;
   const end = bodyStart + bodyLength;
-  if (bodyLength < HEADER_LENGTH_BYTES || bodyLength > MAX_RECORD_BYTES || end > bytes.length) return undefined;
+  if (bodyLength < HEADER_LENGTH_BYTES || bodyLength > MAX_RECORD_BYTES || end > bytes.length)
+    return undefined;
   const body = bytes.subarray(bodyStart, end);
   if (crc32(body) !== bytes.readUInt32BE(offset + 4)) return undefined;
   const headerEnd = HEADER_LENGTH_BYTES + body.readUInt32BE(0);

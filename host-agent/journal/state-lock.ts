@@ -4,7 +4,7 @@
  */
 import { mkdir, stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { type Outcome, failure, success } from '../../shared/errors.ts';
+import { failure, type Outcome, success } from '../../shared/errors.ts';
 
 export interface StateLock {
   release(): Promise<void>;

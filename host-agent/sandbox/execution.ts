@@ -25,7 +25,7 @@ export interface ExecutionHost {
 export interface ExecutionRequest {
   timeoutMs: number;
   sink: OutputSink;
-  run(sink: OutputSink): RunningTool;
+  run: (sink: OutputSink) => RunningTool;
 }
 
 export class Execution implements RunningExecution {

@@ -48,6 +48,8 @@ export interface ToolCall {
   /** Parsed by the tool's shared schema inside. */
   arguments: unknown;
   timeoutMs: number;
+  /** Whether `writeStdin` may come. Where it is false the program finds its input at its end. Default: true. */
+  stdin?: boolean;
 }
 
 /** Resolves when the sink takes more: until then the guest's credit is not renewed, so the program blocks. */

@@ -8,12 +8,7 @@ const DELETE_TIMEOUT_MS = 10_000;
 const UMOUNT_TIMEOUT_MS = 5_000;
 
 /** Kills first and removes afterwards, so that nothing of a sandbox runs on while its traces go. */
-export async function removeLeftovers({
-  runsc,
-  cgroups,
-  bundles,
-  runscRootDir,
-}: Engine): Promise<string[]> {
+export async function removeLeftovers({ runsc, cgroups, bundles, runscRootDir }: Engine): Promise<string[]> {
   const removed = new Set<string>();
   const groups = await cgroups.list();
   for (const name of groups) cgroups.kill(name);

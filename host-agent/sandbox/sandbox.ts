@@ -37,7 +37,7 @@ export interface SandboxEnd {
   reason: LostReason;
   exitCode: number | null;
   /** Last line that runsc or the supervisor wrote to its standard error. */
-  lastLine(): string;
+  lastLine: () => string;
 }
 
 export class RunscSandbox implements Sandbox {

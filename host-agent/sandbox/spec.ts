@@ -70,6 +70,9 @@ export const BASE_ENVIRONMENT: Readonly<Record<string, string>> = {
   PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
   HOME: WORKSPACE,
   LANG: 'C.UTF-8',
+  // The user has no entry in passwd: programs that ask for a name find it here.
+  USER: 'sandbox',
+  LOGNAME: 'sandbox',
 };
 
 function buildProcess(input: SpecInput): OciProcess {

@@ -57,7 +57,7 @@ export async function tellStory({ api, repositoryDir, print }: StoryOptions): Pr
 
     step('run its tests');
     const before = await session.sh(TESTS);
-    show(print, before);
+    showTests(print, before);
     if (before.exit_code !== 1)
       throw new SetupFailure(`the tests must fail at first, but exit ${before.exit_code}`);
 
@@ -70,7 +70,7 @@ export async function tellStory({ api, repositoryDir, print }: StoryOptions): Pr
 
     step('run the tests again');
     const after = mustSucceed(await session.sh(TESTS));
-    show(print, after);
+    showTests(print, after);
 
     step('commit');
     const committed = mustSucceed(
@@ -127,6 +127,12 @@ function narrator(print: (line: string) => void): (what: string) => void {
 
 function show(print: (line: string) => void, execution: Execution): void {
   for (const line of execution.stdout.trimEnd().split('\n')) print(`   ${line}`);
+}
+
+/** Which tests failed, and the summary. */
+function showTests(print: (line: string) => void, execution: Execution): void {
+  const lines = execution.stdout.split('\n').filter((line) => /^(FAIL: |Ran |OK|FAILED )/.test(line));
+  for (const line of lines) print(`   ${line}`);
 }
 
 function mustSucceed(execution: Execution): Execution {

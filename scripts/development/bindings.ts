@@ -24,6 +24,7 @@ export function developmentBindings(keys: DevelopmentKeys, overrides: Bindings =
     KEY_SET_VERSION: '1',
     ID_SECRET: keys.id_secret,
     OPERATOR_TOKEN_SHA256: sha256HexOf(keys.operator_token),
+    POOLS: JSON.stringify(['default']),
     TENANT_REQUESTS_PER_MINUTE: REQUESTS_PER_MINUTE,
     ...overrides,
   };

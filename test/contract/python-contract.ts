@@ -14,6 +14,7 @@ export function describePython(subject: GetSubject): void {
       expect(await python(sandbox, '123456 * 654321')).toMatchObject({
         status: 'succeeded',
         value: '80779853376',
+        exitCode: 0,
         error: null,
         stateLost: false,
       });
@@ -34,7 +35,7 @@ export function describePython(subject: GetSubject): void {
     it('says which exception ended a cell, and lives on', async () => {
       await python(sandbox, 'kept = 7');
       const failed = await python(sandbox, '1/0');
-      expect(failed).toMatchObject({ status: 'failed', value: null, stateLost: false });
+      expect(failed).toMatchObject({ status: 'failed', exitCode: 1, value: null, stateLost: false });
       expect(failed.error).toMatchObject({ name: 'ZeroDivisionError', message: 'division by zero' });
       expect((await python(sandbox, 'kept')).value).toBe('7');
     });
@@ -58,6 +59,11 @@ export function describePython(subject: GetSubject): void {
       });
       const next = await python(sandbox, "'gone' in globals()");
       expect(next).toMatchObject({ value: 'False', stateLost: false });
+    });
+
+    it('finds its input at its end where the call takes none', async () => {
+      const read = await python(sandbox, 'input()', { stdin: null });
+      expect(read).toMatchObject({ status: 'failed', error: { name: 'EOFError' } });
     });
 
     it('reads its input', async () => {

@@ -63,6 +63,15 @@ export function describeIsolation(subject: GetSubject): void {
       expect(seen).not.toMatch(/SANDGATE|VITEST|node_modules/);
     });
 
+    it('has a file server again after a program killed it', async () => {
+      await file(sandbox, { operation: 'stat', path: '/' });
+      const isServer = "grep -q '^/sandgate/files' $p/cmdline";
+      const killing = `for p in /proc/[0-9]*; do ${isServer} && kill -9 $(basename $p) && echo killed; done`;
+      expect((await shell(sandbox, killing)).stdout).toBe('killed\n');
+      await file(sandbox, { operation: 'stat', path: '/' });
+      expect((await file(sandbox, { operation: 'stat', path: '/' })).status).toBe('succeeded');
+    });
+
     it('says crashed when the sentry dies, and leaves nothing', async () => {
       const doomed = await startSandbox(subject());
       const killSentry = async (): Promise<void> => {

@@ -71,7 +71,7 @@ export function describeLimits(subject: GetSubject): void {
           'except OSError as error: problem = errno.errorcode[error.errno]',
           'for child in children: child.kill()',
           'for child in children: child.wait()',
-          'problem, 10 < len(children) < 32',
+          'problem, 32 <= len(children) <= 44',
         ].join('\n');
         expect((await python(sandbox, code)).value).toBe("('EAGAIN', True)");
         expect((await shell(sandbox, 'echo $(echo alive)')).stdout).toBe('alive\n');
@@ -83,7 +83,7 @@ export function describeLimits(subject: GetSubject): void {
         await python(sandbox, 'import time');
         const spin = 'end = time.monotonic() + 2\nwhile time.monotonic() < end: pass';
         const { usage } = await python(sandbox, spin);
-        expect(usage.cpuMs).toBeGreaterThan(600);
+        expect(usage.cpuMs).toBeGreaterThan(300);
         expect(usage.cpuMs).toBeLessThan(1_500);
       });
     });

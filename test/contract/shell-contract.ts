@@ -55,6 +55,13 @@ export function describeShell(subject: GetSubject): void {
       });
     });
 
+    it('finds its input at its end where the call takes none', async () => {
+      expect(await shell(sandbox, 'cat; echo end', { stdin: null })).toMatchObject({
+        exitCode: 0,
+        stdout: 'end\n',
+      });
+    });
+
     it('reads its input to the end', async () => {
       expect(await shell(sandbox, 'cat', { stdin: 'é\nlast' })).toMatchObject({
         exitCode: 0,

@@ -52,8 +52,8 @@ export interface CallResult extends ToolOutcome {
 
 export interface CallOptions {
   timeoutMs?: number;
-  /** Given whole, then the input ends; without it the input stays open. */
-  stdin?: string;
+  /** Given whole, then the input ends; null: a call that takes none; without it the input stays open. */
+  stdin?: string | null;
   /** Interrupts as soon as this was printed. */
   interruptAt?: string;
   /** Runs as soon as something was printed. */
@@ -80,6 +80,7 @@ export async function call(
       tool,
       arguments: toolArguments,
       timeoutMs: options.timeoutMs ?? 20_000,
+      stdin: options.stdin !== null,
     },
     async (stream, bytes) => {
       chunks.push({ stream, bytes });
@@ -88,7 +89,10 @@ export async function call(
         running.interrupt();
     },
   );
-  if (options.stdin !== undefined) {
+  if (options.stdin === null) {
+    const refused = await running.writeStdin(Buffer.from('x'), true);
+    expect(refused).toMatchObject({ ok: false, code: 'execution_not_running' });
+  } else if (options.stdin !== undefined) {
     expect(await running.writeStdin(Buffer.from(options.stdin), true)).toEqual({ ok: true, value: null });
   }
   const outcome = await running.finished;

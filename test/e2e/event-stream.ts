@@ -71,11 +71,9 @@ export class EventStream implements AsyncIterable<SeenEvent> {
     const events: SeenEvent[] = [];
     for await (const seen of this) {
       events.push(seen);
-      if (enough(seen)) {
-        this.cut();
-        break;
-      }
+      if (enough(seen)) break;
     }
+    this.cut();
     return collected(events);
   }
 }

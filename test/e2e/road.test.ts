@@ -66,9 +66,9 @@ describe('a session', () => {
       "import subprocess, time\nprint('before', flush=True)\nsubprocess.Popen(['sleep', '906'], start_new_session=True)\ntime.sleep(60)";
     const result = await session().py(code, { timeoutMs: 1_500 });
     expect(result).toMatchObject({ status: 'timeout', stdout: 'before\n' });
-    expect((await session().sh('cat /proc/[0-9]*/cmdline | tr "\\0" " " | grep -c "sleep 906"')).stdout).toBe(
-      '0\n',
-    );
+    expect(
+      (await session().sh('cat /proc/[0-9]*/cmdline | tr "\\0" " " | grep -c "sleep 90[6]"')).stdout,
+    ).toBe('0\n');
     expect((await session().py('40 + 2')).value).toBe('42');
   });
 
@@ -137,6 +137,14 @@ describe('a session', () => {
     expect((await send('rest é', '?eof=true')).ok).toBe(true);
     const ended = await session().ended(started.execution_id, 10_000);
     expect(ended).toMatchObject({ status: 'succeeded', stdout: 'got hello\nrest é' });
+  });
+
+  test('gives an end of input to a program that nobody can feed', async () => {
+    const { value: shell, elapsedMs } = await timed(session().sh('cat; read line; echo "$?"'));
+    expect(shell).toMatchObject({ status: 'succeeded', stdout: '1\n' });
+    expect(elapsedMs).toBeLessThan(5_000);
+    expect((await session().py('input()')).error?.name).toBe('EOFError');
+    expect((await session().py('import sys; sys.stdin.read()')).value).toBe("''");
   });
 
   test('is listed and described with its history', async () => {

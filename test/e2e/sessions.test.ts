@@ -57,6 +57,20 @@ describe('R33 calls at once in one session', () => {
     expect((await session().sh('cat /tmp/order')).stdout).toBe(numbers(0, 9));
   });
 
+  test('R33 keep their output when a later call prints more', async () => {
+    const first = await session().sh('printf ab');
+    const silent = await session().sh(':');
+    await session().sh('printf 0123456789; printf 0123456789 >&2');
+    for (const [id, stdout] of [
+      [first.execution_id, 'ab'],
+      [silent.execution_id, ''],
+    ] as const) {
+      expect(await session().execution(id)).toMatchObject({ stdout, stderr: '' });
+      const seen = await (await session().events(id)).collect();
+      expect([seen.stdout, seen.stderr]).toEqual([stdout, '']);
+    }
+  });
+
   test('R33 beyond the queue are refused with a time to come back, and no accepted one is lost', async () => {
     const own = await stack().open();
     const calls = await Promise.all(
@@ -109,11 +123,11 @@ describe('R37 a request that is sent again', () => {
     const session = await stack().open();
     const first = await session.sh('echo one', { idempotencyKey: 'k1' });
     for (const call of [
-      session.sh('touch /tmp/ran; echo two', { idempotencyKey: 'k1' }),
-      session.py("open('/tmp/ran', 'w')", { idempotencyKey: 'k1' }),
-      session.sh('echo one', { idempotencyKey: 'k1', timeoutMs: 1234 }),
+      () => session.sh('touch /tmp/ran; echo two', { idempotencyKey: 'k1' }),
+      () => session.py("open('/tmp/ran', 'w')", { idempotencyKey: 'k1' }),
+      () => session.sh('echo one', { idempotencyKey: 'k1', timeoutMs: 1234 }),
     ]) {
-      const refusal = await refusalOf(call);
+      const refusal = await refusalOf(call());
       expect([409, 422]).toContain(refusal.status);
       expect(refusal.problem.code).toBe('idempotency_conflict');
     }
@@ -280,8 +294,8 @@ describe('R50 deleting a session with a call in flight', () => {
 
     const again = await stack().api.request('DELETE', session.path);
     expect([204, 404]).toContain(again.status);
-    for (const call of [session.sh('echo x'), session.describe()]) {
-      expect([404, 410]).toContain((await refusalOf(call)).status);
+    for (const call of [() => session.sh('echo x'), () => session.describe()]) {
+      expect([404, 410]).toContain((await refusalOf(call())).status);
     }
     await until('nothing of the sandbox runs', 5_000, async () =>
       (await processesOfSandbox(stack().stack.stateDir, sandboxId ?? '')).length === 0 ? true : undefined,

@@ -50,6 +50,7 @@ function claims(changes: Partial<GrantClaims> = {}): GrantClaims {
     tool: 'python',
     tool_version: '1',
     relay: 'bounded',
+    stdin: false,
     args_sha256: 'a'.repeat(64),
     image: `sha256:${'b'.repeat(64)}`,
     limits: { ...DEFAULT_RESOURCE_LIMITS, timeout_ms: 1000 },

@@ -48,6 +48,7 @@ describe('a configuration', () => {
     ['a key set without a version', { KEY_SET_VERSION: '0' }, /^KEY_SET_VERSION/],
     ['a short secret', { ID_SECRET: 'AAAA' }, /^ID_SECRET/],
     ['an operator token in the clear', { OPERATOR_TOKEN_SHA256: 'secret' }, /^OPERATOR_TOKEN_SHA256/],
+    ['pools without the default one', { POOLS: '["other"]' }, /^POOLS/],
     ['no rate', { TENANT_REQUESTS_PER_MINUTE: '0' }, /^TENANT_REQUESTS_PER_MINUTE/],
     ['issuers that are not JSON', { ISSUERS: '{' }, /^ISSUERS is not JSON/],
     ['an issuer twice', { ISSUERS: JSON.stringify([issuer, issuer]) }, /twice/],

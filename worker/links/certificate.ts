@@ -1,7 +1,7 @@
 /** Host certificates: issued at enrolment, presented at each upgrade of a link. */
 import { compactVerify } from 'jose';
-import { HostCertificateClaimsSchema, HOST_CERTIFICATE_TYPE } from '../../shared/host-api.ts';
 import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
+import { HOST_CERTIFICATE_TYPE, HostCertificateClaimsSchema } from '../../shared/host-api.ts';
 import type { Configuration } from '../configuration.ts';
 import type { HostIdentity } from './identity.ts';
 

@@ -125,7 +125,7 @@ const exportReceipts = defineRoute({
   summary: 'All receipts of a session in order, with the public keys that verify them',
   access: { kind: 'tenant', scopes: ['sessions:read'] },
   answers: { 200: { description: 'The chain', content: { 'application/json': ReceiptExportSchema } } },
-  errors: ['not_found'],
+  errors: ['not_found', 'payload_too_large'],
   handle: async (exchange, { params }) => {
     const session = await ownSession(exchange, params.session_id);
     return reply(200, unwrap(await session.call((stub) => stub.receipts(session.caller), SAFE)));
@@ -198,7 +198,7 @@ const interrupt = defineRoute({
       content: { 'application/json': InterruptedSchema },
     },
   },
-  errors: ['not_found', 'execution_not_running'],
+  errors: ['not_found', 'execution_not_running', 'host_unresponsive'],
   handle: async (exchange, { params, body }) => {
     const session = await ownSession(exchange, params.session_id);
     // Stopping twice stops once.

@@ -1,6 +1,8 @@
 /** The doors to the objects: a fresh stub for each call, and their failures as values. */
 import type { Outcome } from '../../shared/errors.ts';
+import type { Configuration } from '../configuration.ts';
 import type { Env } from '../env.ts';
+import { invalid } from '../middleware/body.ts';
 import { callObject } from '../middleware/call-object.ts';
 import type { PoolPort } from '../objects/pool/port.ts';
 import type { SessionPort } from '../objects/session/port.ts';
@@ -25,6 +27,12 @@ export function tenantCalls(env: Env, tenant: string): ObjectCalls<TenantPort> {
   return (method, about) => callObject(() => method(env.TENANT.getByName(tenant)), about);
 }
 
-export function poolCalls(env: Env, pool: string): ObjectCalls<PoolPort> {
+/** `path` is where the request names the pool: only a pool of this edge has an object. */
+export function poolCalls(
+  { env, configuration }: { env: Env; configuration: Configuration },
+  pool: string,
+  path: string,
+): ObjectCalls<PoolPort> {
+  if (!configuration.pools.has(pool)) throw invalid([{ path, expected: 'a pool of this edge' }]);
   return (method, about) => callObject(() => method(env.POOL.getByName(pool)), about);
 }

@@ -1,5 +1,6 @@
 /** The operator's routes, and those by which a host enrols itself. */
 import * as z from 'zod';
+import { failure } from '../../shared/errors.ts';
 import {
   CreateEnrollmentTokenSchema,
   EnrolledSchema,
@@ -9,13 +10,12 @@ import {
   OperatorHostSchema,
   ROUTES,
 } from '../../shared/host-api.ts';
-import { unwrap } from '../middleware/refusal.ts';
+import { DEFAULT_POOL } from '../../shared/ids.ts';
+import { Refusal, unwrap } from '../middleware/refusal.ts';
 import { poolOfEnrollmentToken } from '../objects/pool/enrollment-token.ts';
 import { poolCalls, SAFE, UNSAFE } from './object-calls.ts';
 import { reply } from './reply.ts';
 import { defineRoute } from './route.ts';
-
-const DEFAULT_POOL = 'default';
 
 const createEnrollmentToken = defineRoute({
   method: 'POST',
@@ -35,7 +35,9 @@ const createEnrollmentToken = defineRoute({
     const { pool } = body;
     return reply(
       201,
-      unwrap(await poolCalls(exchange.env, pool)((stub) => stub.createEnrollmentToken({ pool }), UNSAFE)),
+      unwrap(
+        await poolCalls(exchange, pool, 'body.pool')((stub) => stub.createEnrollmentToken({ pool }), UNSAFE),
+      ),
     );
   },
 });
@@ -53,7 +55,7 @@ const listHosts = defineRoute({
   errors: [],
   handle: async (exchange, { query }) => {
     return reply(200, {
-      hosts: unwrap(await poolCalls(exchange.env, query.pool)((stub) => stub.listHosts(), SAFE)),
+      hosts: unwrap(await poolCalls(exchange, query.pool, 'query.pool')((stub) => stub.listHosts(), SAFE)),
     });
   },
 });
@@ -72,7 +74,10 @@ const createChallenge = defineRoute({
   },
   errors: [],
   handle: async (exchange) => {
-    return reply(201, unwrap(await poolCalls(exchange.env, DEFAULT_POOL)((stub) => stub.challenge(), SAFE)));
+    return reply(
+      201,
+      unwrap(await poolCalls(exchange, DEFAULT_POOL, 'pool')((stub) => stub.challenge(), SAFE)),
+    );
   },
 });
 
@@ -91,8 +96,15 @@ const enroll = defineRoute({
   },
   errors: ['enrollment_refused', 'proof_refused'],
   handle: async (exchange, { body }) => {
-    const pool = poolOfEnrollmentToken(body.enrollment_token) ?? DEFAULT_POOL;
-    return reply(201, unwrap(await poolCalls(exchange.env, pool)((stub) => stub.enroll(body), UNSAFE)));
+    const pool = poolOfEnrollmentToken(body.enrollment_token);
+    // Before any object wakes: the route is public, and a token names its pool.
+    if (pool === undefined || !exchange.configuration.pools.has(pool)) {
+      throw new Refusal(
+        failure('enrollment_refused', 'the enrolment token or the nonce is unknown, used or expired'),
+      );
+    }
+    const calls = poolCalls(exchange, pool, 'body.enrollment_token');
+    return reply(201, unwrap(await calls((stub) => stub.enroll(body), UNSAFE)));
   },
 });
 

@@ -92,10 +92,11 @@ export async function placeAndCreate(
   input: { sessionId: string; request: CreateSession; ephemeral: boolean },
 ): Promise<Outcome<Session>> {
   const { request } = input;
-  const placed = await poolCalls(exchange.env, request.pool)(
-    (stub) => stub.place({ image: request.image }),
-    SAFE,
-  );
+  const placed = await poolCalls(
+    exchange,
+    request.pool,
+    'body.pool',
+  )((stub) => stub.place({ image: request.image }), SAFE);
   if (!placed.ok) return placed;
   const session = sessionOf(exchange, input.sessionId);
   const created = await session.call(

@@ -2,7 +2,7 @@
 import { fromBase64, toBase64, utf8 } from '../../../shared/encoding.ts';
 import { MAX_ARGUMENTS_BYTES, MAX_FILE_READ_BYTES } from '../../../shared/limits.ts';
 import { type FileArguments, FileArgumentsSchema } from '../../../shared/tool.ts';
-import type { GuestResult } from '../../guest-link/failure.ts';
+import type { GuestFailure, GuestResult } from '../../guest-link/failure.ts';
 import { type FileEntry, FileServer, type FileStat } from '../../guest-link/file-server.ts';
 import type { GuestLink } from '../../guest-link/guest-link.ts';
 import { decodeUtf8, encodeContent } from './file-content.ts';
@@ -88,13 +88,13 @@ export class FileTool implements Tool {
         chunks.push(bytes);
       },
     });
-    if (!read.ok) return fileFailureEnd(read.failure, `read ${path}`);
+    if (!read.ok) return this.#failed(read.failure, `read ${path}`);
     const { endOfFile, stat } = read.value;
     const content = encodeContent({ bytes: Buffer.concat(chunks), encoding, moreFollows: !endOfFile });
     if (content === undefined) {
       return failedEnd('NotUtf8', `read ${path}: the content is not UTF-8; ask for base64`);
     }
-    return toolEnd({
+    return fileEnd({
       value: content.encoding === 'utf-8' ? content.content : null,
       structured: {
         operation: 'read',
@@ -122,9 +122,9 @@ export class FileTool implements Tool {
       maxBytes: MAX_ARGUMENTS_BYTES * 4,
       ...(mode === undefined ? {} : { mode }),
     });
-    if (!written.ok) return fileFailureEnd(written.failure, `write ${path}`);
+    if (!written.ok) return this.#failed(written.failure, `write ${path}`);
     const { bytesWritten, created } = written.value;
-    return toolEnd({ structured: { operation: 'write', path, size: bytesWritten, created } });
+    return fileEnd({ structured: { operation: 'write', path, size: bytesWritten, created } });
   }
 
   async #list(server: FileServer, { path, cursor }: ArgumentsOf<'list'>): Promise<ToolEnd> {
@@ -137,9 +137,9 @@ export class FileTool implements Tool {
       cwd: this.#place.cwd,
       ...(position === undefined ? {} : { cursor: position }),
     });
-    if (!listed.ok) return fileFailureEnd(listed.failure, `list ${path}`);
+    if (!listed.ok) return this.#failed(listed.failure, `list ${path}`);
     const { entries, nextCursor } = listed.value;
-    return toolEnd({
+    return fileEnd({
       structured: {
         operation: 'list',
         path,
@@ -151,22 +151,28 @@ export class FileTool implements Tool {
 
   async #delete(server: FileServer, { path, recursive }: ArgumentsOf<'delete'>): Promise<ToolEnd> {
     const deleted = await server.delete({ path, cwd: this.#place.cwd, recursive });
-    if (!deleted.ok) return fileFailureEnd(deleted.failure, `delete ${path}`);
-    return toolEnd({ structured: { operation: 'delete', path, deleted: deleted.value.deleted } });
+    if (!deleted.ok) return this.#failed(deleted.failure, `delete ${path}`);
+    return fileEnd({ structured: { operation: 'delete', path, deleted: deleted.value.deleted } });
   }
 
   async #move(server: FileServer, { path, destination }: ArgumentsOf<'move'>): Promise<ToolEnd> {
     const moved = await server.move({ path, destination, cwd: this.#place.cwd });
-    if (!moved.ok) return fileFailureEnd(moved.failure, `move ${path} to ${destination}`);
-    return toolEnd({ structured: { operation: 'move', path, destination } });
+    if (!moved.ok) return this.#failed(moved.failure, `move ${path} to ${destination}`);
+    return fileEnd({ structured: { operation: 'move', path, destination } });
   }
 
   async #stat(server: FileServer, { path }: ArgumentsOf<'stat'>): Promise<ToolEnd> {
     const found = await server.stat({ path, cwd: this.#place.cwd });
-    if (!found.ok) return fileFailureEnd(found.failure, `stat ${path}`);
-    return toolEnd({
+    if (!found.ok) return this.#failed(found.failure, `stat ${path}`);
+    return fileEnd({
       structured: { operation: 'stat', path, ...statJson(found.value), link: found.value.link },
     });
+  }
+
+  /** A server that ended or talks nonsense is not asked again: the next call has a new one. */
+  #failed(problem: GuestFailure, what: string): ToolEnd {
+    if (problem.reason === 'channel_ended' || problem.reason === 'protocol') this.#server = undefined;
+    return fileFailureEnd(problem, what);
   }
 
   #started(): Promise<GuestResult<FileServer>> {
@@ -182,6 +188,10 @@ export class FileTool implements Tool {
     if (!server.ok) this.#server = undefined;
     return server;
   }
+}
+
+function fileEnd(fields: Partial<ToolEnd>): ToolEnd {
+  return toolEnd({ exitCode: 0, ...fields });
 }
 
 function parseCursor(cursor: string): number | undefined {

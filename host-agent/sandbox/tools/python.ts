@@ -1,11 +1,20 @@
 /** The python tool: one kernel that lives as long as the sandbox, replaced when it dies. */
+import { constants } from 'node:os';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import { PythonArgumentsSchema } from '../../../shared/tool.ts';
 import type { GuestResult } from '../../guest-link/failure.ts';
 import type { GuestLink } from '../../guest-link/guest-link.ts';
 import { PythonKernel, type PythonOutcome } from '../../guest-link/python-kernel.ts';
-import type { OutputSink } from '../port.ts';
-import { guestFailureEnd, notRunning, type RunningTool, type Tool, type ToolEnd, toolEnd } from './tool.ts';
+import {
+  guestFailureEnd,
+  NO_STDIN,
+  notRunning,
+  type RunningTool,
+  type Tool,
+  type ToolEnd,
+  type ToolIo,
+  toolEnd,
+} from './tool.ts';
 
 const KERNEL_READY_TIMEOUT_MS = 30_000;
 /** From KeyboardInterrupt to the kill of the kernel. */
@@ -34,7 +43,7 @@ export class PythonTool implements Tool {
     await this.#kernel();
   }
 
-  run(argumentsJson: unknown, sink: OutputSink): RunningTool {
+  run(argumentsJson: unknown, { sink, stdin }: ToolIo): RunningTool {
     const { code } = PythonArgumentsSchema.parse(argumentsJson);
     const stopped = Promise.withResolvers<'stopped'>();
     const begun = Promise.withResolvers<PythonKernel | undefined>();
@@ -48,7 +57,7 @@ export class PythonTool implements Tool {
       const lostBefore = this.#usedKernel !== undefined && this.#usedKernel !== kernel.value;
       running = kernel.value;
       this.#usedKernel = running;
-      const executing = running.execute({ code, onOutput: sink, stdin: true });
+      const executing = running.execute({ code, onOutput: sink, stdin });
       begun.resolve(running);
       const outcome = await executing;
       if (!running.alive) this.#usedKernel = undefined;
@@ -61,6 +70,7 @@ export class PythonTool implements Tool {
     return {
       ended: execute().finally(() => begun.resolve(undefined)),
       writeStdin: async (bytes, eof) => {
+        if (!stdin) return NO_STDIN(bytes, eof);
         const kernel = await begun.promise;
         return kernel === undefined ? notRunning() : writeKernelStdin(kernel, bytes, eof);
       },
@@ -104,11 +114,18 @@ async function writeKernelStdin(
 function pythonEnd(outcome: PythonOutcome): ToolEnd {
   return toolEnd({
     status: outcome.status === 'died' ? 'failed' : outcome.status,
-    exitCode: outcome.exitCode,
+    exitCode: exitCodeOf(outcome),
     signal: outcome.signal,
     value: outcome.value,
     results: outcome.results.map(({ mime, data }) => ({ mime, data })),
     error: outcome.error,
     stateLost: outcome.status === 'died',
   });
+}
+
+/** As `python3 -c` would end: 0, 1 for an exception, 128 + n for a signal. A cell that we stopped has none. */
+function exitCodeOf({ status, exitCode, signal }: PythonOutcome): number | null {
+  if (signal !== null) return 128 + constants.signals[signal];
+  if (exitCode !== null || status === 'interrupted') return exitCode;
+  return status === 'succeeded' ? 0 : 1;
 }

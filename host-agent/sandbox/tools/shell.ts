@@ -4,9 +4,17 @@ import { ShellArgumentsSchema } from '../../../shared/tool.ts';
 import type { GuestResult } from '../../guest-link/failure.ts';
 import type { GuestLink } from '../../guest-link/guest-link.ts';
 import { type ShellCall, type ShellOutcome, ShellSpares, shellState } from '../../guest-link/shell.ts';
-import type { OutputSink } from '../port.ts';
 import type { KernelPlace } from './python.ts';
-import { guestFailureEnd, notRunning, type RunningTool, type Tool, type ToolEnd, toolEnd } from './tool.ts';
+import {
+  guestFailureEnd,
+  NO_STDIN,
+  notRunning,
+  type RunningTool,
+  type Tool,
+  type ToolEnd,
+  type ToolIo,
+  toolEnd,
+} from './tool.ts';
 
 /** From SIGINT to SIGKILL. At its deadline a command has had its time. */
 const GRACE_MS = { timeout: 0, interrupt: 2_000 } as const;
@@ -25,12 +33,13 @@ export class ShellTool implements Tool {
     await this.#spares.fill();
   }
 
-  run(argumentsJson: unknown, sink: OutputSink): RunningTool {
+  run(argumentsJson: unknown, { sink, stdin }: ToolIo): RunningTool {
     const { command } = ShellArgumentsSchema.parse(argumentsJson);
-    const started = this.#spares.run({ command, onOutput: sink, stdin: 'open' });
+    const started = this.#spares.run({ command, onOutput: sink, stdin: stdin ? 'open' : 'closed' });
     return {
       ended: shellEnd(started),
       writeStdin: async (bytes, eof) => {
+        if (!stdin) return NO_STDIN(bytes, eof);
         const call = await started;
         if (!call.ok) return notRunning();
         if (bytes.length > 0) {

@@ -27,11 +27,17 @@ export interface RunningTool {
 /** Why we stop a program that has not ended by itself. */
 export type StopCause = 'timeout' | 'interrupt';
 
+/** Where the output of a call goes, and whether it may be given input. */
+export interface ToolIo {
+  sink: OutputSink;
+  stdin: boolean;
+}
+
 /** A tool of one sandbox, with what it keeps between calls. */
 export interface Tool {
   /** Makes ready what a first call would otherwise wait for. */
   warm(): Promise<void>;
-  run(argumentsJson: unknown, sink: OutputSink): RunningTool;
+  run(argumentsJson: unknown, io: ToolIo): RunningTool;
 }
 
 const PLAIN_END: ToolEnd = {
@@ -83,12 +89,12 @@ export function notRunning(): Outcome<null> {
 }
 
 export const NO_STDIN: RunningTool['writeStdin'] = async () =>
-  failure('execution_not_running', 'the tool reads no input');
+  failure('execution_not_running', 'the call takes no input');
 
 /** Arguments that the edge let through although they do not parse are the caller's failure, not ours. */
 export function runTool(tool: Tool, call: ToolCall, sink: OutputSink): RunningTool {
   try {
-    return tool.run(call.arguments, sink);
+    return tool.run(call.arguments, { sink, stdin: call.stdin ?? true });
   } catch {
     const end = failedEnd('InvalidArguments', `the arguments do not fit the tool ${call.tool}`);
     return { ended: Promise.resolve(end), writeStdin: NO_STDIN, stop: async () => undefined };

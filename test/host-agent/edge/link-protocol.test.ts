@@ -116,11 +116,15 @@ describe('a link on which nothing comes back', () => {
   });
 });
 
-test('a host that has no room left says so', async () => {
+test('a host that has no room left says so, but has it for a session that moves on to a new epoch', async () => {
   const host = await linkHost({ capacity: 1 });
-  await host.attach();
+  const { grants, tenant, sessionId: heldId } = await host.attach();
   const { sessionId } = await host.requestAttach();
   const refusal = await host.edge.controlFrame('refused', ({ session_id }) => session_id === sessionId);
   expect(refusal.code).toBe('host_full');
+  const next = await grants.attach({}, { epoch: 2 });
+  host.edge.commandControl(next.token, next.payload);
+  await host.edge.session({ sessionId: heldId, tenant, epoch: 2 }).frame('ready');
+  expect(host.sandboxes.started.map(({ isDestroyed }) => isDestroyed)).toEqual([true, false]);
   await host.stop();
 });

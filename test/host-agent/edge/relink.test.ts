@@ -14,7 +14,9 @@ beforeEach(async () => {
 });
 afterEach(() => host.stop());
 
-async function start(relay: 'full' | 'bounded' = 'full'): Promise<{ call: ScriptedCall; executionId: string }> {
+async function start(
+  relay: 'full' | 'bounded' = 'full',
+): Promise<{ call: ScriptedCall; executionId: string }> {
   const grant = await session.grants.execute('python', { code: 'x' }, { relay });
   session.peer.command(grant.token, grant.payload);
   const executionId = grant.claims.exec ?? '';

@@ -36,6 +36,7 @@ describe('A31: a body that sets', () => {
     ['a limit over the protocol', { limits: { cpus: 1e6 } }, 'body.limits.cpus'],
     ['a variable with a bad name', { env: { 'A=B': 'x' } }, 'body.env.A=B'],
     ['a pool by path', { pool: '../default' }, 'body.pool'],
+    ['a pool that this edge does not have', { pool: 'elsewhere' }, 'body.pool'],
   ])('%s is refused, and the field is named', async (_name, body, path) => {
     const answer = await create(body);
     expect(answer.status).toBe(400);

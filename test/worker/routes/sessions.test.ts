@@ -1,5 +1,5 @@
-import { abortAllDurableObjects, listDurableObjectIds } from 'cloudflare:test';
-import { env } from 'cloudflare:workers';
+import { listDurableObjectIds, runInDurableObject } from 'cloudflare:test';
+import { env, exports } from 'cloudflare:workers';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import * as z from 'zod';
@@ -14,6 +14,7 @@ import { echo, type HostDouble, type Script } from '../../fixtures/host-double/h
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiAnswer, type ApiOptions, api, problemIn, request } from '../harness/api.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
+import { ORIGIN } from '../issuer-bindings.ts';
 
 let host: HostDouble;
 const alice = () => tokenOf({ claims: { tenant: 'acme', sub: 'alice' } });
@@ -485,6 +486,28 @@ describe('a call in a session of its own', () => {
     expect(problemIn(await execute('other')).code).toBe('idempotency_conflict');
   });
 
+  test('ends its session also when the client goes away in the middle of it', async () => {
+    const known = new Set(host.sessions.keys());
+    const client = new AbortController();
+    const gone = exports.default
+      .fetch(
+        new Request(`${ORIGIN}/v1/execute`, {
+          method: 'POST',
+          headers: { Authorization: `Bearer ${await alice()}`, 'Content-Type': 'application/json' },
+          body: JSON.stringify(shell('hold')),
+          signal: client.signal,
+        }),
+      )
+      .catch((error: unknown) => error);
+    const own = () => [...host.sessions.values()].find((session) => !known.has(session.sessionId));
+    await host.until(() => own()?.executions.size === 1);
+    const session = own();
+    client.abort();
+    expect(await gone).toBeInstanceOf(Error);
+    for (const execution of session?.executions.values() ?? []) execution.tookInterrupt();
+    await host.until(() => own() === undefined);
+  });
+
   test('whose arguments are wrong makes no session', async () => {
     const token = await tokenOf({ claims: { tenant: 'wrong' } });
     const before = (await listDurableObjectIds(env.SESSION)).length;
@@ -500,8 +523,17 @@ describe('a call in a session of its own', () => {
   });
 });
 
-describe('R24: objects that are reset in the middle of a call', () => {
-  test('give a retryable 503, and a repeat with the same key finds the one execution', async () => {
+describe('R24: an object that is reset in the middle of a call', () => {
+  /** What a deploy does to an object. */
+  function reset(sessionId: string): Promise<void> {
+    const stub = env.SESSION.get(env.SESSION.idFromName(`acme:${sessionId}`));
+    return runInDurableObject(stub, (_object, state) => state.abort('reset by the test')).then(
+      () => {},
+      () => {},
+    );
+  }
+
+  test('gives a retryable 503, and a repeat with the same key finds the one execution', async () => {
     const token = await alice();
     const sessionId = await open(token);
     const execute = () =>
@@ -512,10 +544,27 @@ describe('R24: objects that are reset in the middle of a call', () => {
       });
     const cut = execute();
     await host.until(() => host.session(sessionId).executions.size === 1);
-    await abortAllDurableObjects();
+    await reset(sessionId);
     const refused = await cut;
     expect(problemIn(refused)).toMatchObject({ status: 503, code: 'object_reset', retryable: true });
     expect(refused.headers.get('Retry-After')).toBe('1');
-    expect((await api('GET', `/v1/sessions/${sessionId}`, { token })).status).toBe(200);
+    await host.until(() => !host.session(sessionId).isLinked);
+    await host.session(sessionId).connect();
+    const repeated = execute();
+    const [execution] = host.session(sessionId).executions.values();
+    await host.until(() => host.session(sessionId).isLinked);
+    await api('POST', `/v1/sessions/${sessionId}/interrupt`, { token });
+    expect((await repeated).json).toMatchObject({ execution_id: execution?.id, status: 'interrupted' });
+    expect(host.session(sessionId).executions.size).toBe(1);
+  });
+
+  test('is not noticed by reads of the same moment', async () => {
+    const token = await alice();
+    const sessionId = await open(token);
+    for (let round = 0; round < 5; round += 1) {
+      const read = () => api('GET', `/v1/sessions/${sessionId}`, { token });
+      const [, ...answers] = await Promise.all([reset(sessionId), read(), read(), read()]);
+      expect(answers.map((answer) => answer.status)).toEqual([200, 200, 200]);
+    }
   });
 });

@@ -214,7 +214,8 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     const state = socket === undefined ? undefined : readSocket(socket);
     const lastSeenMs = this.#lastSeenMs(socket, state) ?? record.disconnected_at ?? nowMs;
     const liveness = livenessOf(lastSeenMs, socket !== undefined, nowMs);
-    if (liveness.checkAtMs !== null) await this.ctx.storage.setAlarm(Math.max(liveness.checkAtMs, nowMs + 1000));
+    if (liveness.checkAtMs !== null)
+      await this.ctx.storage.setAlarm(Math.max(liveness.checkAtMs, nowMs + 1000));
     if (liveness.state !== record.state) {
       this.#store.setState(liveness.state);
       if (liveness.state === 'dead') socket?.close(CLOSE.internal, 'no heartbeat');
@@ -276,10 +277,7 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     return this.env.SESSION.getByName(sessionObjectName(named.tenant, named.session_id));
   }
 
-  async #report(
-    host: { hostId: string; pool: string },
-    report: Omit<HostReport, 'hostId'>,
-  ): Promise<void> {
+  async #report(host: { hostId: string; pool: string }, report: Omit<HostReport, 'hostId'>): Promise<void> {
     const { state, sandboxes, capacity, degraded, images, lastSeenAtMs } = report;
     const message = { hostId: host.hostId, state, sandboxes, capacity, degraded, images, lastSeenAtMs };
     try {

@@ -36,9 +36,7 @@ export class HostStore {
   }
 
   host(): HostRecord | undefined {
-    const [row] = this.#sql
-      .exec('SELECT host_id, pool, epoch, state, disconnected_at FROM host')
-      .toArray();
+    const [row] = this.#sql.exec('SELECT host_id, pool, epoch, state, disconnected_at FROM host').toArray();
     return row === undefined ? undefined : HostRecordSchema.parse(row);
   }
 

@@ -71,7 +71,13 @@ export class PoolStore {
 
   /** Uses up the token and the nonce and adds the host: all of it, or nothing and `undefined`. */
   enroll(
-    attempt: { tokenSha256: string; nonce: string; nonceExpiresAtMs: number; publicKey: string; hostId: string },
+    attempt: {
+      tokenSha256: string;
+      nonce: string;
+      nonceExpiresAtMs: number;
+      publicKey: string;
+      hostId: string;
+    },
     nowMs: number,
   ): { hostId: string; pool: string } | undefined {
     return this.#storage.transactionSync(() => {

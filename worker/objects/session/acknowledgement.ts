@@ -75,9 +75,8 @@ export class Acknowledgement {
     this.#isDirty = false;
   }
 
+  /** The timer is left alone: one that finds nothing to do costs less than to be set again for every call. */
   flush(): void {
-    clearTimeout(this.#timer ?? null);
-    this.#timer = undefined;
     this.#bytes = 0;
     if (this.#isDirty) {
       this.#isDirty = false;

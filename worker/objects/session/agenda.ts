@@ -5,14 +5,30 @@ import type { ExecutionRecord, SessionRecord } from './records.ts';
 /** Behind the timer that serves the same moment while the object is in memory. */
 const BACKSTOP_MS = 1_000;
 
-export function nextLook(record: SessionRecord, open: readonly ExecutionRecord[]): number | null {
+/**
+ * With the link down the end of an execution may be on its way: it stays open this much longer, though a caller that
+ * waits is answered at the deadline. Within the bound for every end.
+ */
+const LINK_DOWN_GRACE_MS = 40_000;
+
+/** When an execution must have ended at the latest. */
+export function lastMoment(deadlineAtMs: number): number {
+  return deadlineAtMs + LINK_DOWN_GRACE_MS;
+}
+
+export function nextLook(
+  record: SessionRecord,
+  open: readonly ExecutionRecord[],
+  nowMs: number,
+): number | null {
   const moments: number[] = [];
   const isLive = record.state === 'creating' || record.state === 'running';
   if (isLive && record.sandbox === 'attaching' && record.attachAtMs !== null) {
     moments.push(record.attachAtMs + ATTACH_TIMEOUT_MS + BACKSTOP_MS);
   }
   for (const { deadlineAtMs } of open) {
-    if (deadlineAtMs !== null) moments.push(deadlineAtMs + BACKSTOP_MS);
+    if (deadlineAtMs === null) continue;
+    moments.push(nowMs < deadlineAtMs ? deadlineAtMs + BACKSTOP_MS : lastMoment(deadlineAtMs));
   }
   if (record.state === 'running') {
     if (record.linkDownAtMs !== null) moments.push(record.linkDownAtMs + HOST_DEAD_MS);

@@ -15,6 +15,7 @@ type Step = (runtime: SessionRuntime, env: Env, nowMs: number) => Promise<void> 
 
 const STEPS: Record<string, Step> = {
   attach: endOverdueAttach,
+  deadlines: ({ deadlines, executions }, _env, nowMs) => deadlines.check(executions.open, nowMs),
   link: judgeLink,
   idle: endIdle,
   destroy: (runtime, _env, nowMs) => destroyAgain(runtime, nowMs),
@@ -34,7 +35,7 @@ export async function ring(runtime: SessionRuntime, env: Env): Promise<void> {
       logWarning('alarm_step_failed', { step, detail: messageOf(error) });
     }
   }
-  if (!hasFailed) runtime.clock.set(nextLook(runtime.row.record, runtime.executions.open));
+  if (!hasFailed) runtime.clock.set(nextLook(runtime.row.record, runtime.executions.open, Date.now()));
 }
 
 /** An attach whose waiter an eviction took. */

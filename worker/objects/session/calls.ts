@@ -7,8 +7,8 @@ import type { Relay } from '../../../shared/grant.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
 import type { Configuration } from '../../configuration.ts';
 import type { Caller } from '../caller.ts';
-import { eventStream } from './event-stream.ts';
 import { notFound } from './creation.ts';
+import { eventStream } from './event-stream.ts';
 import type { Arguments } from './executions.ts';
 import type { ExecuteInput, ExecutionPage, ReceiptExport } from './port.ts';
 import type { ExecutionRecord } from './records.ts';
@@ -18,12 +18,15 @@ import { isOwner } from './session-row.ts';
 /** Receipts that one export holds: what one call between objects can carry. */
 const MAX_EXPORTED_RECEIPTS = 8_000;
 
-/** Accepts an execution, or finds the one that the idempotency key names. Synchronous up to the row. */
-export function accept(
+/**
+ * Accepts an execution, or finds the one that the idempotency key names. Nothing waits before it is taken in, so two
+ * calls with one key never both are; when this resolves its row is written.
+ */
+export async function accept(
   runtime: SessionRuntime,
   input: ExecuteInput,
   given: { arguments: Arguments; relay: Relay },
-): Outcome<ExecutionRecord> {
+): Promise<Outcome<ExecutionRecord>> {
   const { row, executions } = runtime;
   const record = row.maybe;
   if (record === undefined || !isOwner(record, input.caller)) return notFound();
@@ -46,7 +49,7 @@ export function accept(
       return failure('session_not_running', `the session is ${record.state}`, { retry_after_s: 1 });
   }
   const accepted = executions.accept(input, given.arguments, given.relay);
-  if (accepted.ok) void runtime.dispatch.pump();
+  if (accepted.ok) await runtime.dispatch.take(accepted.value);
   return accepted;
 }
 
@@ -84,11 +87,7 @@ export function cursorOf(lastEventId: string | null, executionId: string): Event
 }
 
 /** An execution of a session that is the caller's and there. */
-export function find(
-  runtime: SessionRuntime,
-  caller: Caller,
-  executionId: string,
-): Outcome<ExecutionRecord> {
+export function find(runtime: SessionRuntime, caller: Caller, executionId: string): Outcome<ExecutionRecord> {
   if (runtime.row.ownedBy(caller) === undefined) return notFound();
   const record = runtime.executions.find(executionId);
   return record === undefined ? failure('not_found', 'no such execution') : success(record);
@@ -117,7 +116,7 @@ export function list(
 }
 
 export function receiptOf(runtime: SessionRuntime, record: ExecutionRecord): Outcome<Envelope> {
-  const envelope = runtime.store.receipt(record.executionId);
+  const envelope = record.receiptSeq === null ? undefined : runtime.store.receipt(record.receiptSeq);
   if (envelope !== undefined) return success(envelope);
   return isTerminal(record.status)
     ? failure('not_found', `an execution that ended as ${record.status} may have no receipt`)

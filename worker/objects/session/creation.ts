@@ -1,7 +1,7 @@
 /** Creates the session: the row first, then the sandbox; what fails halfway is taken down again. */
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
-import type { Session } from '../../../shared/session.ts';
 import { isErrorCode } from '../../../shared/problem.ts';
+import type { Session } from '../../../shared/session.ts';
 import type { Env } from '../../env.ts';
 import { logWarning, messageOf } from '../log.ts';
 import type { CreateInput } from './port.ts';

@@ -1,15 +1,10 @@
 /**
- * Deadlines of what the host was sent. The host's own comes first; this one is for a host that does not answer. Timers
- * serve while the object is in memory, the alarm after that.
+ * Deadlines of what the host was sent. The host's own comes first; this one is for a host that does not answer. A timer
+ * keeps the object in memory, so there is one only while a caller waits, who keeps it there anyway; else the alarm serves.
  */
 import { HOST_ANSWER_GRACE_MS } from '../../../shared/limits.ts';
+import { lastMoment } from './agenda.ts';
 import type { ExecutionRecord } from './records.ts';
-
-/**
- * With the link down the end may be on its way: an execution stays open this much longer, though a caller that waits is
- * answered at the deadline. Within the bound for every end.
- */
-const LINK_DOWN_GRACE_MS = 40_000;
 
 export interface DeadlinesPort {
   /** Whether the end may still be on its way, because the link is down and the sandbox may live. */
@@ -28,13 +23,9 @@ export class Deadlines {
     this.#port = port;
   }
 
-  /** When an execution must have ended at the latest; null while it waits to be sent. */
-  lastMoment(record: ExecutionRecord): number | null {
-    return record.deadlineAtMs === null ? null : record.deadlineAtMs + LINK_DOWN_GRACE_MS;
-  }
-
+  /** Somebody waits for this execution, or it was sent while somebody waits. */
   arm(record: ExecutionRecord): void {
-    if (record.deadlineAtMs !== null) this.#set(record, record.deadlineAtMs);
+    if (record.deadlineAtMs !== null && !this.#timers.has(record)) this.#set(record, record.deadlineAtMs);
   }
 
   disarm(record: ExecutionRecord): void {
@@ -42,13 +33,20 @@ export class Deadlines {
     this.#timers.delete(record);
   }
 
+  /** From the alarm, for those without a timer. */
+  check(records: readonly ExecutionRecord[], nowMs: number): void {
+    for (const record of records) {
+      if (record.deadlineAtMs === null || nowMs < record.deadlineAtMs || this.#timers.has(record)) continue;
+      this.#judge(record, nowMs);
+    }
+  }
+
   /** A host that is back says what it knows at once: it gets a moment for that, also past the deadline. */
   linkUp(records: readonly ExecutionRecord[], nowMs: number): void {
+    const soonMs = nowMs + HOST_ANSWER_GRACE_MS;
     for (const record of records) {
-      const lastMomentMs = this.lastMoment(record);
-      if (record.deadlineAtMs === null || lastMomentMs === null) continue;
-      const atMs = Math.max(record.deadlineAtMs, nowMs + HOST_ANSWER_GRACE_MS);
-      this.#set(record, Math.min(atMs, lastMomentMs));
+      if (record.deadlineAtMs === null || record.deadlineAtMs > soonMs) continue;
+      this.#set(record, Math.min(soonMs, lastMoment(record.deadlineAtMs)));
     }
   }
 
@@ -62,14 +60,16 @@ export class Deadlines {
 
   #set(record: ExecutionRecord, atMs: number): void {
     this.disarm(record);
-    this.#timers.set(record, setTimeout(() => this.#fire(record), Math.max(0, atMs - Date.now())));
+    const fire = () => {
+      this.#timers.delete(record);
+      this.#judge(record, Date.now());
+    };
+    this.#timers.set(record, setTimeout(fire, Math.max(0, atMs - Date.now())));
   }
 
-  #fire(record: ExecutionRecord): void {
-    this.#timers.delete(record);
-    const lastMomentMs = this.lastMoment(record) ?? 0;
+  #judge(record: ExecutionRecord, nowMs: number): void {
     this.#port.answer(record);
-    if (this.#port.mayHearLater() && Date.now() < lastMomentMs) this.#set(record, lastMomentMs);
-    else this.#port.giveUp(record);
+    const isLast = nowMs >= lastMoment(record.deadlineAtMs ?? 0);
+    if (isLast || !this.#port.mayHearLater()) this.#port.giveUp(record);
   }
 }

@@ -11,7 +11,6 @@ import { issueGrant } from './grants.ts';
 import type { SessionLink } from './link.ts';
 import type { ExecutionRecord } from './records.ts';
 import type { SessionRow } from './session-row.ts';
-import type { SessionStore } from './store.ts';
 
 /** Grants of one execution that are remembered: each resend after a lost link makes one. */
 const MAX_GRANTS = 8;
@@ -19,6 +18,8 @@ const MAX_GRANTS = 8;
 const RESEND_GRACE_MS = TERMINAL_GRACE_MS - 20_000;
 
 export interface DispatchPort {
+  /** Whether the host may still be at a call that was given up: it would refuse another. */
+  isHostBusy(): boolean;
   /** Makes the sandbox and its link usable; calls `pump` again when they are. */
   prepare(): void;
   sent(record: ExecutionRecord): void;
@@ -26,7 +27,6 @@ export interface DispatchPort {
 
 export class Dispatch {
   readonly #row: SessionRow;
-  readonly #store: SessionStore;
   readonly #executions: Executions;
   readonly #configuration: Configuration;
   readonly #link: () => SessionLink;
@@ -35,24 +35,33 @@ export class Dispatch {
 
   constructor(parts: {
     row: SessionRow;
-    store: SessionStore;
     executions: Executions;
     configuration: Configuration;
     link: () => SessionLink;
     port: DispatchPort;
   }) {
     this.#row = parts.row;
-    this.#store = parts.store;
     this.#executions = parts.executions;
     this.#configuration = parts.configuration;
     this.#link = parts.link;
     this.#port = parts.port;
   }
 
+  /**
+   * Takes an execution in whose row does not exist yet: sent at once, its row is written with the grant, in one write;
+   * behind others, it is written as it is.
+   */
+  async take(record: ExecutionRecord): Promise<void> {
+    const isNext = !this.#granting && this.#executions.open[0] === record;
+    if (!isNext) this.#executions.store(record);
+    await this.pump();
+    this.#executions.store(record);
+  }
+
   /** Sends the next execution if nothing is in the way. */
   async pump(): Promise<void> {
     if (this.#granting || this.#row.maybe?.state !== 'running') return;
-    if (this.#executions.inFlight !== undefined) return;
+    if (this.#executions.inFlight !== undefined || this.#port.isHostBusy()) return;
     const next = this.#executions.firstQueued;
     if (next === undefined) return;
     if (this.#row.record.sandbox !== 'ready' || !this.#link().isUp) return this.#port.prepare();
@@ -95,18 +104,17 @@ export class Dispatch {
       nowMs + record.timeoutMs + HOST_ANSWER_GRACE_MS,
       firstSentAtMs + record.timeoutMs + RESEND_GRACE_MS,
     );
-    this.#store.transaction(() => {
-      this.#executions.patch(record, {
-        status: 'granted',
-        epoch,
-        grants: [...record.grants, { jti: grant.jti, sha256: grant.sha256 }].slice(-MAX_GRANTS),
-        sentAtMs: firstSentAtMs,
-        deadlineAtMs,
-        stateLost: record.stateLost || stateLost,
-        placeMs: firstSentAtMs - record.createdAtMs,
-      });
-      this.#row.patch({ grantSeq: this.#row.record.grantSeq, stateLost: false, lastActivityAtMs: nowMs });
+    // With the row of the execution, whose grant carries the number, nothing else has to be written.
+    this.#executions.patch(record, {
+      status: 'granted',
+      epoch,
+      grants: [...record.grants, { jti: grant.jti, sha256: grant.sha256, seq }].slice(-MAX_GRANTS),
+      sentAtMs: firstSentAtMs,
+      deadlineAtMs,
+      stateLost: record.stateLost || stateLost,
+      placeMs: firstSentAtMs - record.createdAtMs,
     });
+    if (stateLost) this.#row.patch({ stateLost: false });
     this.#link().send(commandFrames(grant.token, payload));
     this.#port.sent(record);
   }
@@ -116,14 +124,14 @@ export class Dispatch {
     if (bytes.length > MAX_STDIN_BYTES) {
       return failure('payload_too_large', `at most ${MAX_STDIN_BYTES} bytes at once`);
     }
-    if (record.status !== 'granted' && record.status !== 'running') return notRunning();
+    if (!isInFlight(record)) return notRunning();
     if (bytes.length > 0 && !(await this.#act('stdin', record, bytes))) return linkDown();
     if (eof && !(await this.#act('stdin', record, new Uint8Array(0)))) return linkDown();
     return success(null);
   }
 
   async interrupt(record: ExecutionRecord): Promise<Outcome<null>> {
-    if (record.status === 'queued') return notRunning();
+    if (!isInFlight(record)) return notRunning();
     // Remembered: with the link down it is sent when the link is back.
     this.#executions.patch(record, { interruptRequested: true });
     await this.#act('interrupt', record, new Uint8Array(0));
@@ -142,12 +150,22 @@ export class Dispatch {
         seq,
         payload: { sha256: await sha256Hex(payload) },
         timeoutMs: record.timeoutMs,
-        execution: { executionId: record.executionId, tool: record.tool, toolVersion: record.toolVersion, relay: null },
+        execution: {
+          executionId: record.executionId,
+          tool: record.tool,
+          toolVersion: record.toolVersion,
+          relay: null,
+          stdin: null,
+        },
       },
       this.#configuration,
     );
     return this.#link().send(commandFrames(grant.token, payload));
   }
+}
+
+function isInFlight({ status }: ExecutionRecord): boolean {
+  return status === 'granted' || status === 'running' || status === 'waiting';
 }
 
 function notRunning(): Failure {

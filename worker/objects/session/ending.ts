@@ -92,7 +92,11 @@ export function purge(runtime: SessionRuntime, nowMs: number): void {
 export async function loseHost(runtime: SessionRuntime, env: Env): Promise<void> {
   const { row, executions } = runtime;
   if (!row.isLive) return;
-  row.move('error', { errorCode: 'host_lost', errorDetail: 'the host of the session is gone', destroyAtMs: Date.now() });
+  row.move('error', {
+    errorCode: 'host_lost',
+    errorDetail: 'the host of the session is gone',
+    destroyAtMs: Date.now(),
+  });
   const why = failure('host_lost', 'the host of the session is gone');
   for (const record of executions.open) executions.answer(record, () => why);
   executions.endAll('unknown', 'host_lost');

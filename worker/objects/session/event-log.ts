@@ -2,11 +2,13 @@
  * What an execution wrote, as its readers see it: the replay window in rows, then the ring in memory, then the last
  * bytes of each stream in rows. Everything but the ring is read from rows, so an eviction takes nothing but the ring.
  */
+import { concatBytes } from '../../../shared/encoding.ts';
 import type { StreamName } from '../../../shared/execution.ts';
 import { MAX_RESULT_PARTS_BYTES, READER_GRACE_MS, REPLAY_WINDOW_BYTES } from '../../../shared/limits.ts';
 import { OutputRing } from './output-ring.ts';
 import type { OutputPiece, PartPiece } from './records.ts';
-import { type SessionStore, TAIL_ROWS_FROM } from './store.ts';
+import type { ExecutionContent } from './result.ts';
+import { type OutputExtent, type SessionStore, TAIL_ROWS_FROM } from './store.ts';
 
 /** Where a reader stands. */
 export interface ReaderPosition {
@@ -22,6 +24,15 @@ export interface ReaderPosition {
 const MAX_TAIL_BYTES = 2 * 1024 * 1024;
 /** Rows are joined up to this size, well below SQLite's limit for one value. */
 const MAX_ROW_BYTES = 262_144;
+
+const NOTHING_STORED: OutputExtent = {
+  nextRow: 0,
+  nextTailRow: TAIL_ROWS_FROM,
+  nextPart: 0,
+  stdoutEnd: 0,
+  stderrEnd: 0,
+  windowBytes: 0,
+};
 
 export class EventLog {
   readonly n: number;
@@ -49,17 +60,18 @@ export class EventLog {
   #ended = false;
 
   /** `onRelease` is called when frames that were held may be acknowledged. */
-  constructor(n: number, store: SessionStore, onRelease: () => void) {
+  constructor(n: number, store: SessionStore, options: { onRelease: () => void; isNew: boolean }) {
     this.n = n;
     this.#store = store;
-    this.#onRelease = onRelease;
-    const extent = store.outputExtent(n);
+    this.#onRelease = options.onRelease;
+    // A new execution has no rows: looking for them would cost as much as writing one.
+    const extent = options.isNew ? NOTHING_STORED : store.outputExtent(n);
     this.#end = { stdout: extent.stdoutEnd, stderr: extent.stderrEnd };
     this.#nextRow = extent.nextRow;
     this.#nextTailRow = extent.nextTailRow;
     this.#windowBytes = extent.windowBytes;
     this.#windowOpen = this.#windowBytes < REPLAY_WINDOW_BYTES;
-    this.#nextPart = store.parts(n).length;
+    this.#nextPart = extent.nextPart;
   }
 
   get pendingBytes(): number {
@@ -76,7 +88,8 @@ export class EventLog {
 
   /** Frame from which on nothing may be acknowledged yet. */
   get heldFrom(): number | undefined {
-    return this.#ring.heldFrom;
+    // After the end the ring grows no more: it stays for its readers, and nobody has to wait for them.
+    return this.#ended ? undefined : this.#ring.heldFrom;
   }
 
   endOf(stream: StreamName): number {
@@ -108,8 +121,7 @@ export class EventLog {
 
   /** Kept unless the window has it: only what is in rows outlives this object. */
   tail(piece: OutputPiece): void {
-    const isInWindow =
-      this.#windowOpen && piece.offset + piece.bytes.length <= this.#end[piece.stream];
+    const isInWindow = this.#windowOpen && piece.offset + piece.bytes.length <= this.#end[piece.stream];
     if (isInWindow) return;
     if (this.#ended || this.#tailBytes + piece.bytes.length > MAX_TAIL_BYTES) return;
     this.#tailBytes += piece.bytes.length;
@@ -136,9 +148,19 @@ export class EventLog {
     this.wake();
   }
 
+  /** Everything, while none of it is in rows yet: what is at hand need not be read back. */
+  unflushed(): ExecutionContent | undefined {
+    if (this.#hasRows) return undefined;
+    return { pieces: this.#pending.map(({ piece }) => piece), parts: this.#pendingParts };
+  }
+
+  get #hasRows(): boolean {
+    return this.#nextRow > 0 || this.#nextTailRow > TAIL_ROWS_FROM || this.#nextPart > 0;
+  }
+
   /** Bytes of a stream as far as they are known without a hole from 0 on, rows and pending ones together. */
-  wholeStream(stream: StreamName): Uint8Array[] {
-    const rows = this.#store.outputRows(this.n, { from: 0, to: Number.MAX_SAFE_INTEGER }, Number.POSITIVE_INFINITY);
+  wholeStream(stream: StreamName): Uint8Array {
+    const rows = this.#hasRows ? this.#store.allOutput(this.n) : [];
     const pieces: OutputPiece[] = [...rows, ...this.#pending.map(({ piece }) => piece)];
     const whole: Uint8Array[] = [];
     let end = 0;
@@ -149,7 +171,7 @@ export class EventLog {
       whole.push(fresh.bytes);
       end += fresh.bytes.length;
     }
-    return whole;
+    return joinBytes(whole);
   }
 
   addReader(position: ReaderPosition): void {
@@ -196,8 +218,10 @@ export class EventLog {
 
   /** Nothing is added any more: readers may come to the end. */
   end(): void {
+    const wasHeld = this.heldFrom !== undefined;
     this.#ended = true;
-    this.neverHold();
+    clearTimeout(this.#graceTimer ?? null);
+    if (wasHeld) this.#onRelease();
     this.wake();
   }
 
@@ -205,7 +229,7 @@ export class EventLog {
     return this.#ended;
   }
 
-  /** Stops holding the program back for readers: it is over its deadline, or over. */
+  /** Stops holding the program back for readers. */
   neverHold(): void {
     this.#unheld = true;
     this.#settle();
@@ -233,7 +257,7 @@ export class EventLog {
 
   /** Trims the ring; what stays over the budget waits for readers, but not longer than their grace. */
   #settle(): void {
-    if (this.#ring.isEmpty) return;
+    if (this.#ring.isEmpty || this.#ended) return;
     const held = this.#ring.heldFrom;
     this.#ring.trim((piece) => this.#freeRun || this.#unheld || this.#wasReadByAll(piece));
     if (!this.#ring.isOverBudget) {
@@ -275,7 +299,9 @@ function advance(position: ReaderPosition, pieces: readonly OutputPiece[]): Outp
   });
 }
 
-function joined(pending: readonly { tail: boolean; piece: OutputPiece }[]): { tail: boolean; piece: OutputPiece }[] {
+function joined(
+  pending: readonly { tail: boolean; piece: OutputPiece }[],
+): { tail: boolean; piece: OutputPiece }[] {
   const rows: { tail: boolean; stream: StreamName; offset: number; end: number; chunks: Uint8Array[] }[] = [];
   for (const { tail, piece } of pending) {
     const last = rows.at(-1);
@@ -300,12 +326,5 @@ function joined(pending: readonly { tail: boolean; piece: OutputPiece }[]): { ta
 
 function joinBytes(chunks: readonly Uint8Array[]): Uint8Array {
   const [first] = chunks;
-  if (first !== undefined && chunks.length === 1) return first;
-  const whole = new Uint8Array(chunks.reduce((total, chunk) => total + chunk.length, 0));
-  let offset = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, offset);
-    offset += chunk.length;
-  }
-  return whole;
+  return first !== undefined && chunks.length === 1 ? first : concatBytes(chunks);
 }

@@ -1,11 +1,16 @@
 /** The events of one execution as server-sent events: from a cursor to the end, every byte once. */
 import { concatBytes, utf8 } from '../../../shared/encoding.ts';
-import { type EventCursor, type Execution, formatCursor, type StreamEvent } from '../../../shared/execution.ts';
+import {
+  type EventCursor,
+  type Execution,
+  formatCursor,
+  type StreamEvent,
+} from '../../../shared/execution.ts';
 import { SSE_HEARTBEAT_MS } from '../../../shared/limits.ts';
 import type { EventLog, ReaderPosition } from './event-log.ts';
 import type { OutputPiece } from './records.ts';
-import { streamText } from './stream-text.ts';
 import { TAIL_ROWS_FROM } from './store.ts';
+import { streamText } from './stream-text.ts';
 
 /** Output that is put into one event at most, unless one piece is longer. */
 const EVENT_BYTES = 131_072;
@@ -160,7 +165,8 @@ function runsOf(pieces: readonly OutputPiece[]): OutputPiece[] {
   const runs: { stream: OutputPiece['stream']; offset: number; length: number; chunks: Uint8Array[] }[] = [];
   for (const { stream, offset, bytes } of pieces) {
     const last = runs.at(-1);
-    const joins = last?.stream === stream && last.offset + last.length === offset && last.length < EVENT_BYTES;
+    const joins =
+      last?.stream === stream && last.offset + last.length === offset && last.length < EVENT_BYTES;
     if (joins) {
       last.chunks.push(bytes);
       last.length += bytes.length;

@@ -12,7 +12,7 @@ import { pruneHistory } from './history.ts';
 import type { EventLogs } from './logs.ts';
 import type { ExecuteInput } from './port.ts';
 import type { ExecutionRecord } from './records.ts';
-import { executionView } from './result.ts';
+import { executionView, NO_CONTENT, type ViewOptions } from './result.ts';
 import type { SessionRow } from './session-row.ts';
 import type { SessionStore } from './store.ts';
 import { Waiters } from './waiters.ts';
@@ -24,7 +24,8 @@ export interface ChainLink {
   sha256: string;
 }
 
-interface End extends Pick<Partial<ExecutionOutcome>, 'exit_code' | 'signal' | 'error' | 'reason' | 'state_lost'> {
+interface End
+  extends Pick<Partial<ExecutionOutcome>, 'exit_code' | 'signal' | 'error' | 'reason' | 'state_lost'> {
   status: TerminalStatus;
   outcome?: ExecutionOutcome;
   receipt?: ChainLink;
@@ -39,6 +40,8 @@ export interface Arguments {
 export interface ExecutionsPort {
   /** Highest frame of the host that is taken in: written with each end. */
   lastSeq(): number;
+  /** Somebody waits for the end of an execution. */
+  awaited(record: ExecutionRecord): void;
   /** An execution ended: the next may run, timers go. */
   ended(record: ExecutionRecord): void;
 }
@@ -50,6 +53,8 @@ export class Executions {
   readonly #port: ExecutionsPort;
   readonly #waiters = new Waiters();
   readonly #unwritten = new Set<ExecutionRecord>();
+  /** Accepted and not in a row yet: written with its grant, before anybody is told of it. */
+  readonly #rowless = new Set<ExecutionRecord>();
   #open: ExecutionRecord[];
   #lastNumber: number;
 
@@ -79,7 +84,7 @@ export class Executions {
     return this.#open.find(({ status }) => status === 'queued');
   }
 
-  /** Writes the row of a new execution; the queue is bounded. */
+  /** Takes a new execution in; the queue is bounded. The caller sees to it that its row is written. */
   accept(input: ExecuteInput, given: Arguments, relay: Relay): Outcome<ExecutionRecord> {
     const tool = ToolNameSchema.safeParse(input.body.tool_name);
     if (!tool.success) return failure('tool_not_found', `there is no tool ${input.body.tool_name}`);
@@ -97,6 +102,7 @@ export class Executions {
       argsSha256: given.sha256,
       timeoutMs: input.body.timeout_ms,
       relay,
+      stdin: input.body.stdin ?? (relay === 'full' || input.body.detach),
       encoding: input.body.encoding,
       status: 'queued',
       idempotencyKey: input.idempotency?.key ?? null,
@@ -120,15 +126,24 @@ export class Executions {
       admitMs: Math.max(0, nowMs - input.admittedMs),
       placeMs: 0,
       interruptRequested: false,
+      receiptSeq: null,
     };
-    this.#store.insertExecution(record);
+    this.#rowless.add(record);
     this.#lastNumber = record.n;
     this.#open.push(record);
+    this.#logs.begin(record);
     return success(record);
   }
 
+  /** Writes the row of an execution that has none yet. */
+  store(record: ExecutionRecord): void {
+    if (this.#rowless.delete(record)) this.#store.insertExecution(record);
+  }
+
   find(executionId: string): ExecutionRecord | undefined {
-    return this.#open.find((record) => record.executionId === executionId) ?? this.#store.execution(executionId);
+    return (
+      this.#open.find((record) => record.executionId === executionId) ?? this.#store.execution(executionId)
+    );
   }
 
   findByKey(key: string): ExecutionRecord | undefined {
@@ -136,8 +151,9 @@ export class Executions {
   }
 
   patch(record: ExecutionRecord, patch: Partial<ExecutionRecord>): void {
-    this.#store.updateExecution(record.n, patch);
     Object.assign(record, patch);
+    if (this.#rowless.has(record)) this.store(record);
+    else this.#store.updateExecution(record.n, patch);
   }
 
   /** Written with the next batch: what the host says of a start is sent again if it is lost. */
@@ -165,24 +181,29 @@ export class Executions {
   end(record: ExecutionRecord, end: End): void {
     const moved = moveExecution(record.status, end.status);
     if (!moved.ok) logWarning('late_end', { execution_id: record.executionId, detail: moved.detail });
-    const patch = moved.ok ? this.#endPatch(record, end) : undefined;
     const { receipt } = end;
+    const patch: Partial<ExecutionRecord> = {
+      ...(moved.ok ? this.#endPatch(record, end) : {}),
+      ...(receipt === undefined ? {} : { receiptSeq: receipt.seq }),
+    };
+    const content = record.status === 'queued' ? NO_CONTENT : this.#logs.of(record).unflushed();
     this.#store.transaction(() => {
+      this.store(record);
       this.flush();
-      if (patch !== undefined) this.#store.updateExecution(record.n, patch);
-      if (receipt !== undefined) this.#store.insertReceipt(receipt.seq, record.executionId, receipt.envelope);
+      this.#store.updateExecution(record.n, patch);
+      if (receipt !== undefined) this.#store.insertReceipt(receipt.seq, receipt.envelope);
       this.#row.patch({
         lastSeq: this.#port.lastSeq(),
         ...(receipt === undefined ? {} : { chainSeq: receipt.seq, chainSha256: receipt.sha256 }),
-        ...(patch === undefined ? {} : { lastActivityAtMs: Date.now() }),
+        ...(moved.ok ? { lastActivityAtMs: Date.now() } : {}),
       });
       pruneHistory(this.#store, record.n);
     });
-    if (patch === undefined) return;
     Object.assign(record, patch);
+    if (!moved.ok) return;
     this.#open = this.#open.filter((other) => other !== record);
     this.#logs.end(record);
-    this.answer(record, () => success(this.view(record)));
+    this.answer(record, () => success(this.view(record, { receipt: receipt?.envelope, content })));
     this.#port.ended(record);
   }
 
@@ -221,14 +242,19 @@ export class Executions {
   /** Resolves with the result at the end. */
   async wait(record: ExecutionRecord): Promise<Outcome<Execution>> {
     if (isTerminal(record.status)) return success(this.view(record));
+    this.#port.awaited(record);
     return this.#waiters.wait(record.executionId);
   }
 
-  view(record: ExecutionRecord, options: { encoding?: 'utf-8' | 'base64'; withoutText?: boolean } = {}): Execution {
+  isAwaited({ executionId }: ExecutionRecord): boolean {
+    return this.#waiters.has(executionId);
+  }
+
+  view(record: ExecutionRecord, options: Partial<ViewOptions> = {}): Execution {
     return executionView(record, this.#store, {
+      ...options,
       sessionId: this.#row.record.facts.sessionId,
       encoding: options.encoding ?? record.encoding,
-      withoutText: options.withoutText ?? false,
     });
   }
 }

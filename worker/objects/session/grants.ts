@@ -12,7 +12,13 @@ export interface GrantRequest {
   seq: number;
   payload: { sha256: string };
   timeoutMs: number;
-  execution?: { executionId: string; tool: string | null; toolVersion: string | null; relay: Relay | null };
+  execution?: {
+    executionId: string;
+    tool: string | null;
+    toolVersion: string | null;
+    relay: Relay | null;
+    stdin: boolean | null;
+  };
 }
 
 export interface IssuedGrant {
@@ -40,6 +46,7 @@ export async function issueGrant(
     tool: request.execution?.tool ?? null,
     tool_version: request.execution?.toolVersion ?? null,
     relay: request.execution?.relay ?? null,
+    stdin: request.execution?.stdin ?? null,
     args_sha256: request.payload.sha256,
     image: facts.imageDigest,
     limits: { ...facts.limits, timeout_ms: request.timeoutMs },

@@ -1,6 +1,5 @@
 /** Takes in the frames of the host: each once, in order, and kept before it is acknowledged. */
 import { counterSign } from '../../../shared/dsse.ts';
-import { concatBytes } from '../../../shared/encoding.ts';
 import type { SequencedUp } from '../../../shared/frames.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
 import type { Configuration } from '../../configuration.ts';
@@ -12,18 +11,18 @@ import { checkReceipt } from './receipt-check.ts';
 import type { ExecutionRecord } from './records.ts';
 import type { LostReason, SandboxKeeper } from './sandbox.ts';
 import type { SessionRow } from './session-row.ts';
-import type { SessionStore } from './store.ts';
 
 type Frame<Type extends SequencedUp['type']> = Extract<SequencedUp, { type: Type }>;
 
 export interface IntakePort {
   ready(): void;
   sandboxLost(reason: LostReason): void;
+  /** The receipt of an execution came after it was given up. */
+  endedLate(record: ExecutionRecord): void;
 }
 
 export class Intake {
   readonly #row: SessionRow;
-  readonly #store: SessionStore;
   readonly #logs: EventLogs;
   readonly #executions: Executions;
   readonly #sandbox: SandboxKeeper;
@@ -33,7 +32,6 @@ export class Intake {
 
   constructor(parts: {
     row: SessionRow;
-    store: SessionStore;
     logs: EventLogs;
     executions: Executions;
     sandbox: SandboxKeeper;
@@ -42,7 +40,6 @@ export class Intake {
     port: IntakePort;
   }) {
     this.#row = parts.row;
-    this.#store = parts.store;
     this.#logs = parts.logs;
     this.#executions = parts.executions;
     this.#sandbox = parts.sandbox;
@@ -114,7 +111,7 @@ export class Intake {
   async #finished(frame: Frame<'finished'>): Promise<void> {
     const record = this.#executions.find(frame.execution_id);
     if (record === undefined || record.status === 'queued') this.#drop(frame, 'no such execution was sent');
-    else if (this.#store.receipt(record.executionId) === undefined) await this.#end(record, frame);
+    else if (record.receiptSeq === null) await this.#end(record, frame);
     // Whatever came of it, the frame need not come again.
     this.#acknowledgement.tookLast(frame.seq);
   }
@@ -127,7 +124,7 @@ export class Intake {
       record,
       session: this.#row.record,
       // Bytes that came after the end were not kept: nothing is shown that they could contradict.
-      stream: isLate ? undefined : (name) => concatBytes(this.#logs.of(record).wholeStream(name)),
+      stream: isLate ? undefined : (name) => this.#logs.of(record).wholeStream(name),
     });
     if (!checked.ok) return this.#drop(frame, checked.detail);
     const envelope = await counterSign(frame.receipt, checked.payload, this.#configuration.receipt);
@@ -138,6 +135,7 @@ export class Intake {
       outcome: frame.outcome,
       receipt: { envelope, seq: checked.receipt.seq, sha256: checked.sha256 },
     });
+    if (isLate) this.#port.endedLate(record);
   }
 
   #refused(frame: Frame<'refused'>): void {

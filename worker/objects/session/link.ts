@@ -46,7 +46,7 @@ export class SessionLink {
   readonly #row: SessionRow;
   readonly #handlers: LinkHandlers;
   readonly #states = new WeakMap<WebSocket, SocketState>();
-  readonly #rate = new FrameRate();
+  readonly #rates = new WeakMap<WebSocket, FrameRate>();
   #current: WebSocket | undefined;
   #inbox: { socket: WebSocket; message: ArrayBuffer }[] = [];
   #inboxBytes = 0;
@@ -112,7 +112,8 @@ export class SessionLink {
   receive(socket: WebSocket, message: string | ArrayBuffer): Promise<void> | undefined {
     if (typeof message === 'string') return void this.#violation(socket, 'a text message');
     if (message.byteLength > MAX_FRAME_BYTES) return void this.#drop(socket, CLOSE.tooBig);
-    if (!this.#rate.allows(Date.now())) return void this.#violation(socket, 'too many frames');
+    if (!this.#rateOf(socket).allows(message.byteLength, Date.now()))
+      return void this.#violation(socket, 'too many frames');
     if (!this.#busy) return this.#process(socket, message);
     this.#inbox.push({ socket, message });
     this.#inboxBytes += message.byteLength;
@@ -237,6 +238,14 @@ export class SessionLink {
     if (state !== undefined) this.#write(socket, { ...state, phase: 'refused' });
     close(socket, code, 'protocol violation');
     this.closed(socket);
+  }
+
+  #rateOf(socket: WebSocket): FrameRate {
+    const known = this.#rates.get(socket);
+    if (known !== undefined) return known;
+    const rate = new FrameRate();
+    this.#rates.set(socket, rate);
+    return rate;
   }
 
   #linkedSockets(): WebSocket[] {

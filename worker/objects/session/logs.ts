@@ -17,8 +17,17 @@ export class EventLogs {
   of(record: Pick<ExecutionRecord, 'n'>): EventLog {
     const known = this.#logs.get(record.n);
     if (known !== undefined) return known;
-    const log = new EventLog(record.n, this.#store, this.#onRelease);
-    this.#logs.set(record.n, log);
+    return this.#add(record.n, false);
+  }
+
+  /** The log of an execution that was accepted just now. */
+  begin(record: Pick<ExecutionRecord, 'n'>): void {
+    this.#add(record.n, true);
+  }
+
+  #add(n: number, isNew: boolean): EventLog {
+    const log = new EventLog(n, this.#store, { onRelease: this.#onRelease, isNew });
+    this.#logs.set(n, log);
     return log;
   }
 
@@ -26,7 +35,7 @@ export class EventLogs {
   ofEnded(record: Pick<ExecutionRecord, 'n'>): EventLog {
     const known = this.#logs.get(record.n);
     if (known !== undefined) return known;
-    const log = new EventLog(record.n, this.#store, this.#onRelease);
+    const log = new EventLog(record.n, this.#store, { onRelease: this.#onRelease, isNew: false });
     log.end();
     return log;
   }

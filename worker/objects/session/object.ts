@@ -2,7 +2,14 @@
 import { DurableObject } from 'cloudflare:workers';
 import { sha256Hex } from '../../../shared/digest.ts';
 import type { Envelope } from '../../../shared/dsse.ts';
-import { ERRORS, type ErrorCode, type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
+import {
+  ERRORS,
+  type ErrorCode,
+  type Failure,
+  failure,
+  type Outcome,
+  success,
+} from '../../../shared/errors.ts';
 import type { Execution } from '../../../shared/execution.ts';
 import type { Relay } from '../../../shared/grant.ts';
 import type { Session } from '../../../shared/session.ts';
@@ -15,7 +22,7 @@ import { AlarmClock } from './alarm-clock.ts';
 import { accept, cursorOf, find, list, receiptExport, receiptOf, streamOf } from './calls.ts';
 import { createSession, notFound, viewOf } from './creation.ts';
 import { confirmGone, endSession, loseHost, resumeEnding } from './ending.ts';
-import { readCaller, readExecuteInput, readEventsPath } from './internal-request.ts';
+import { readCaller, readEventsPath, readExecuteInput } from './internal-request.ts';
 import {
   type CreateInput,
   type ExecuteInput,
@@ -133,7 +140,9 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     if (row.ownedBy(caller) === undefined) return notFound();
     const record = executionId === null ? executions.open[0] : executions.find(executionId);
     if (record === undefined) {
-      return executionId === null ? success({ execution_id: null }) : failure('not_found', 'no such execution');
+      return executionId === null
+        ? success({ execution_id: null })
+        : failure('not_found', 'no such execution');
     }
     if (record.status === 'queued') {
       executions.end(record, { status: 'cancelled', reason: 'interrupted' });

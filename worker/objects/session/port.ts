@@ -74,10 +74,7 @@ export interface SessionPort {
   receipts(caller: Caller): Promise<Outcome<ReceiptExport>>;
   stdin(caller: Caller, executionId: string, bytes: Uint8Array, eof: boolean): Promise<Outcome<null>>;
   /** Stops one execution, or whatever runs. */
-  interrupt(
-    caller: Caller,
-    executionId: string | null,
-  ): Promise<Outcome<{ execution_id: string | null }>>;
+  interrupt(caller: Caller, executionId: string | null): Promise<Outcome<{ execution_id: string | null }>>;
   /** From the host object: the sandbox was not made, or is gone, or the host is. */
   attachRefused(notice: HostNotice & { code: ErrorCode; detail: string }): Promise<void>;
   sandboxDestroyed(notice: HostNotice): Promise<void>;

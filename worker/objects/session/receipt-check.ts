@@ -1,6 +1,11 @@
 /** Whether a receipt is the one that this execution must have, before the edge signs it too. */
 import { sha256Hex } from '../../../shared/digest.ts';
-import { type Envelope, preAuthenticationEncoding, verifySignature } from '../../../shared/dsse.ts';
+import {
+  type Envelope,
+  preAuthenticationEncoding,
+  type VerifyingKey,
+  verifySignature,
+} from '../../../shared/dsse.ts';
 import { importPublicKey, keyIdOf } from '../../../shared/ed25519.ts';
 import type { ExecutionOutcome } from '../../../shared/execution.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
@@ -48,21 +53,42 @@ async function signatureFault(
   if (signature === undefined || envelope.signatures.length !== 1) {
     return `one signature was expected, not ${envelope.signatures.length}`;
   }
-  if (hostKeyX === null) return 'the key of the host is not known';
-  const jwk = { kty: 'OKP', crv: 'Ed25519', x: hostKeyX } as const;
-  const key = await importPublicKey(jwk);
-  if (key === undefined || signature.keyid !== (await keyIdOf(jwk))) return 'signed with another key';
+  const key = await hostKey(hostKeyX);
+  if (key === undefined || signature.keyid !== key.keyId) return 'signed with another key';
   const message = preAuthenticationEncoding(envelope.payloadType, payload);
-  return (await verifySignature(signature.sig, message, key)) ? undefined : 'the signature does not verify';
+  return (await verifySignature(signature.sig, message, key.verifying))
+    ? undefined
+    : 'the signature does not verify';
+}
+
+interface HostKey {
+  keyId: string;
+  verifying: VerifyingKey;
+}
+
+/** Importing a key costs as much as verifying with it; the few hosts of an isolate's sessions are remembered. */
+const hostKeys = new Map<string, HostKey>();
+const MAX_HOST_KEYS = 256;
+
+async function hostKey(x: string | null): Promise<HostKey | undefined> {
+  if (x === null) return undefined;
+  const known = hostKeys.get(x);
+  if (known !== undefined) return known;
+  const jwk = { kty: 'OKP', crv: 'Ed25519', x } as const;
+  const verifying = await importPublicKey(jwk);
+  if (verifying === undefined) return undefined;
+  const key = { keyId: await keyIdOf(jwk), verifying };
+  if (hostKeys.size >= MAX_HOST_KEYS) hostKeys.clear();
+  hostKeys.set(x, key);
+  return key;
 }
 
 async function identityFault(receipt: Receipt, { record, session }: Claim): Promise<string | undefined> {
   const { facts, hostKeyX } = session;
-  const keyId = await keyIdOf({ kty: 'OKP', crv: 'Ed25519', x: hostKeyX ?? '' });
   const grant = record.grants.find(({ jti }) => jti === receipt.grant_jti);
   const expected: Partial<Receipt> = {
     host_id: facts.hostId,
-    key_id: keyId,
+    key_id: (await hostKey(hostKeyX))?.keyId ?? '',
     session_id: facts.sessionId,
     execution_id: record.executionId,
     tenant_sha256: await sha256Hex(facts.tenant),

@@ -66,7 +66,7 @@ export const SessionRecordSchema = z.object({
 });
 export type SessionRecord = z.infer<typeof SessionRecordSchema>;
 
-export const GrantReferenceSchema = z.object({ jti: z.string(), sha256: z.string() });
+export const GrantReferenceSchema = z.object({ jti: z.string(), sha256: z.string(), seq: z.number() });
 export type GrantReference = z.infer<typeof GrantReferenceSchema>;
 
 export const ExecutionRecordSchema = z.object({
@@ -79,6 +79,7 @@ export const ExecutionRecordSchema = z.object({
   argsSha256: z.string(),
   timeoutMs: z.number(),
   relay: RelaySchema,
+  stdin: Flag,
   encoding: z.enum(['utf-8', 'base64']),
   status: ExecutionStatusSchema,
   idempotencyKey: z.string().nullable(),
@@ -102,6 +103,8 @@ export const ExecutionRecordSchema = z.object({
   admitMs: z.number(),
   placeMs: z.number(),
   interruptRequested: Flag,
+  /** Place of its receipt in the chain. */
+  receiptSeq: z.number().nullable(),
 });
 export type ExecutionRecord = z.infer<typeof ExecutionRecordSchema>;
 

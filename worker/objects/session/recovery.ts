@@ -75,7 +75,6 @@ export class Recovery {
   }
 }
 
-
 function pause(): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   setTimeout(resolve, LOOK_INTERVAL_MS);

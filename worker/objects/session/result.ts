@@ -1,4 +1,5 @@
 /** An execution as the API shows it, put together from its rows. */
+import type { Envelope } from '../../../shared/dsse.ts';
 import { concatBytes } from '../../../shared/encoding.ts';
 import type { Execution, RichResult, StreamName } from '../../../shared/execution.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
@@ -12,11 +13,25 @@ export interface ViewOptions {
   encoding: 'utf-8' | 'base64';
   /** Without the text of the streams: a reader of the stream has it already. */
   withoutText?: boolean;
+  /** What is at hand is not read again. */
+  receipt?: Envelope | undefined;
+  content?: ExecutionContent | undefined;
 }
+
+export interface ExecutionContent {
+  pieces: readonly OutputPiece[];
+  parts: readonly PartPiece[];
+}
+
+export const NO_CONTENT: ExecutionContent = { pieces: [], parts: [] };
 
 export function executionView(record: ExecutionRecord, store: SessionStore, options: ViewOptions): Execution {
   const ended = isTerminal(record.status);
-  const pieces = store.outputRows(record.n, { from: 0, to: Number.MAX_SAFE_INTEGER }, Number.POSITIVE_INFINITY);
+  const pieces = store.outputRows(
+    record.n,
+    { from: 0, to: Number.MAX_SAFE_INTEGER },
+    Number.POSITIVE_INFINITY,
+  );
   const stdout = inlineStream(pieces, 'stdout', record.stdoutBytes);
   const stderr = inlineStream(pieces, 'stderr', record.stderrBytes);
   const { value, structured, results } = resultParts(store.parts(record.n));
@@ -45,10 +60,8 @@ export function executionView(record: ExecutionRecord, store: SessionStore, opti
     started_at: record.startedAt,
     finished_at: record.finishedAt,
     duration_ms: record.durationMs,
-    timings_ms: ended
-      ? { admit: record.admitMs, place: record.placeMs, exec: record.durationMs ?? 0 }
-      : null,
-    receipt: ended ? (store.receipt(record.executionId) ?? null) : null,
+    timings_ms: ended ? { admit: record.admitMs, place: record.placeMs, exec: record.durationMs ?? 0 } : null,
+    receipt: options.receipt ?? (record.receiptSeq === null ? null : (store.receipt(record.receiptSeq) ?? null)),
   };
 }
 

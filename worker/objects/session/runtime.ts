@@ -17,6 +17,9 @@ import { type LostReason, SandboxKeeper } from './sandbox.ts';
 import { SessionRow } from './session-row.ts';
 import { SessionStore } from './store.ts';
 
+/** How long a host that did not answer in time has to stop what it was at. */
+const STOP_GRACE_MS = 3_000;
+
 export interface RuntimePort {
   /** The first execution of a session that ends with it has ended. */
   ephemeralEnded(): void;
@@ -40,6 +43,8 @@ export class SessionRuntime {
   readonly #intake: Intake;
   readonly #recovery: Recovery;
   readonly #port: RuntimePort;
+  /** A call that was given up and that the host was asked to stop. */
+  #abandoned: { record: ExecutionRecord; timer: ReturnType<typeof setTimeout> } | undefined;
 
   constructor(parts: {
     context: DurableObjectState;
@@ -66,6 +71,7 @@ export class SessionRuntime {
     });
     this.executions = new Executions(row, store, this.logs, {
       lastSeq: () => this.#acknowledgement.seen,
+      awaited: (record) => this.deadlines.arm(record),
       ended: (record) => this.#executionEnded(record),
     });
     this.sandbox = new SandboxKeeper({ row, env, configuration, link });
@@ -87,21 +93,20 @@ export class SessionRuntime {
     });
     this.dispatch = new Dispatch({
       row,
-      store,
       executions: this.executions,
       configuration,
       link,
       port: {
+        isHostBusy: () => this.#abandoned !== undefined,
         prepare: () => this.#recovery.start(),
         sent: (record) => {
-          this.deadlines.arm(record);
+          if (this.executions.isAwaited(record)) this.deadlines.arm(record);
           this.look();
         },
       },
     });
     this.#intake = new Intake({
       row,
-      store,
       logs: this.logs,
       executions: this.executions,
       sandbox: this.sandbox,
@@ -110,6 +115,9 @@ export class SessionRuntime {
       port: {
         ready: () => this.#sandboxReady(),
         sandboxLost: (reason) => this.sandboxLost(reason),
+        endedLate: (record) => {
+          if (this.#abandoned?.record.n === record.n) this.#isFree();
+        },
       },
     });
     this.link = new SessionLink(context, configuration.origin, row, {
@@ -129,7 +137,6 @@ export class SessionRuntime {
     if (!this.link.isUp && record.sandbox === 'ready' && record.linkDownAtMs === null) {
       this.row.patch({ linkDownAtMs: Date.now() });
     }
-    for (const execution of this.executions.open) this.deadlines.arm(execution);
     this.look();
     void this.dispatch.pump();
   }
@@ -137,7 +144,7 @@ export class SessionRuntime {
   /** Sees to it that the alarm rings when it has to. */
   look(): void {
     const record = this.row.maybe;
-    if (record !== undefined) this.clock.ensure(nextLook(record, this.executions.open));
+    if (record !== undefined) this.clock.ensure(nextLook(record, this.executions.open, Date.now()));
   }
 
   #streamBegins(streamId: string): number {
@@ -180,9 +187,19 @@ export class SessionRuntime {
   }
 
   #giveUp(record: ExecutionRecord): void {
-    // Whatever still runs of it should not meet the next call.
-    if (this.link.isUp) void this.dispatch.interrupt(record);
+    // Whatever still runs of it should not meet the next call, which therefore waits a moment.
+    if (this.link.isUp) {
+      void this.dispatch.interrupt(record);
+      const timer = setTimeout(() => this.#isFree(), STOP_GRACE_MS);
+      this.#abandoned = { record, timer };
+    }
     this.executions.end(record, { status: 'unknown', reason: 'host_unresponsive' });
+  }
+
+  #isFree(): void {
+    clearTimeout(this.#abandoned?.timer ?? null);
+    this.#abandoned = undefined;
+    void this.dispatch.pump();
   }
 
   #executionEnded(record: ExecutionRecord): void {

@@ -62,7 +62,6 @@ export class SandboxKeeper {
   replace(): Promise<Outcome<null>> {
     if (this.#attaching !== undefined) return this.#attaching.promise;
     const { epoch } = this.#row.record;
-    this.#link().fence();
     this.#row.patch({
       epoch: epoch + 1,
       sandbox: 'attaching',
@@ -72,6 +71,7 @@ export class SandboxKeeper {
       streamId: null,
       lastSeq: 0,
     });
+    this.#link().fence();
     return this.attach();
   }
 
@@ -92,7 +92,13 @@ export class SandboxKeeper {
     const { facts, epoch } = this.#row.record;
     const seq = this.#row.takeGrantSeq();
     this.#row.patch({ grantSeq: seq });
-    const request = { act, epoch, seq, payload: { sha256: await sha256Hex(payload) }, timeoutMs: ATTACH_TIMEOUT_MS };
+    const request = {
+      act,
+      epoch,
+      seq,
+      payload: { sha256: await sha256Hex(payload) },
+      timeoutMs: ATTACH_TIMEOUT_MS,
+    };
     return (await issueGrant(facts, request, this.#configuration)).token;
   }
 

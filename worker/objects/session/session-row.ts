@@ -12,6 +12,9 @@ export class SessionRow {
   constructor(store: SessionStore) {
     this.#store = store;
     this.#record = store.session();
+    if (this.#record !== undefined) {
+      this.#record.grantSeq = Math.max(this.#record.grantSeq, store.lastGrantSeq());
+    }
   }
 
   get maybe(): SessionRecord | undefined {
@@ -33,7 +36,9 @@ export class SessionRow {
   /** The record, when it is the caller's and not destroyed. */
   ownedBy(caller: Caller): SessionRecord | undefined {
     const record = this.#record;
-    return record !== undefined && record.state !== 'destroyed' && isOwner(record, caller) ? record : undefined;
+    return record !== undefined && record.state !== 'destroyed' && isOwner(record, caller)
+      ? record
+      : undefined;
   }
 
   create(facts: SessionFacts): void {
@@ -77,7 +82,7 @@ export class SessionRow {
     this.patch({ ...patch, state: moved.value });
   }
 
-  /** Taken at once in memory; the caller writes `grantSeq` before it sends the grant. */
+  /** Taken at once in memory; the caller writes it, here or in the execution's row, before it sends the grant. */
   takeGrantSeq(): number {
     this.record.grantSeq += 1;
     return this.record.grantSeq;

@@ -5,6 +5,7 @@ import { StreamNameSchema } from '../../../shared/execution.ts';
 import {
   type ExecutionRecord,
   ExecutionRecordSchema,
+  GrantReferenceSchema,
   json,
   type OutputPiece,
   type PartPiece,
@@ -27,7 +28,7 @@ CREATE TABLE IF NOT EXISTS execution (
   n INTEGER PRIMARY KEY,
   executionId TEXT NOT NULL UNIQUE,
   tool TEXT NOT NULL, toolVersion TEXT NOT NULL, arguments TEXT, argsSha256 TEXT NOT NULL,
-  timeoutMs INTEGER NOT NULL, relay TEXT NOT NULL, encoding TEXT NOT NULL,
+  timeoutMs INTEGER NOT NULL, relay TEXT NOT NULL, stdin INTEGER NOT NULL, encoding TEXT NOT NULL,
   status TEXT NOT NULL,
   idempotencyKey TEXT, fingerprint TEXT, requestId TEXT NOT NULL,
   epoch INTEGER NOT NULL, grants TEXT NOT NULL,
@@ -35,10 +36,11 @@ CREATE TABLE IF NOT EXISTS execution (
   startedAt TEXT, finishedAt TEXT, durationMs REAL,
   exitCode INTEGER, signal TEXT, error TEXT, reason TEXT, stateLost INTEGER NOT NULL,
   stdoutBytes INTEGER NOT NULL, stderrBytes INTEGER NOT NULL,
-  admitMs REAL NOT NULL, placeMs REAL NOT NULL, interruptRequested INTEGER NOT NULL
+  admitMs REAL NOT NULL, placeMs REAL NOT NULL, interruptRequested INTEGER NOT NULL,
+  receiptSeq INTEGER
 );
 CREATE UNIQUE INDEX IF NOT EXISTS execution_by_key ON execution (idempotencyKey) WHERE idempotencyKey IS NOT NULL;
-CREATE INDEX IF NOT EXISTS execution_open ON execution (n) WHERE status IN ('queued', 'granted', 'running', 'waiting');
+-- No index of the open ones: it would be written twice by every call, and is only asked for when the object starts.
 -- The id is the execution's number in the upper bits and the row's own in the lower ones, so that rows of an execution
 -- lie together in order without an index beside the table.
 CREATE TABLE IF NOT EXISTS output (
@@ -47,7 +49,7 @@ CREATE TABLE IF NOT EXISTS output (
 CREATE TABLE IF NOT EXISTS part (
   id INTEGER PRIMARY KEY, field TEXT NOT NULL, idx INTEGER NOT NULL, mime TEXT NOT NULL, last INTEGER NOT NULL, bytes BLOB NOT NULL
 );
-CREATE TABLE IF NOT EXISTS receipt (seq INTEGER PRIMARY KEY, executionId TEXT NOT NULL UNIQUE, envelope TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS receipt (seq INTEGER PRIMARY KEY, envelope TEXT NOT NULL);
 `;
 
 const ROWS_PER_EXECUTION = 2 ** 21;
@@ -71,6 +73,7 @@ export interface StoredOutput extends OutputPiece {
 export interface OutputExtent {
   nextRow: number;
   nextTailRow: number;
+  nextPart: number;
   stdoutEnd: number;
   stderrEnd: number;
   windowBytes: number;
@@ -79,6 +82,7 @@ export interface OutputExtent {
 const OutputExtentSchema = z.object({
   nextRow: z.number(),
   nextTailRow: z.number(),
+  nextPart: z.number(),
   stdoutEnd: z.number(),
   stderrEnd: z.number(),
   windowBytes: z.number(),
@@ -141,6 +145,13 @@ export class SessionStore {
     return this.#executions(`WHERE ${OPEN} ORDER BY n`);
   }
 
+  /** The highest number that a grant of an execution had. */
+  lastGrantSeq(): number {
+    const [row] = this.#sql.exec("SELECT grants FROM execution WHERE grants <> '[]' ORDER BY n DESC LIMIT 1").toArray();
+    if (row === undefined) return 0;
+    return Math.max(...json(z.array(GrantReferenceSchema)).parse(row['grants']).map(({ seq }) => seq));
+  }
+
   /** Newest first, those before number `before`. */
   executionsBefore(before: number, limit: number): ExecutionRecord[] {
     return this.#executions('WHERE n < ? ORDER BY n DESC LIMIT ?', before, limit);
@@ -190,6 +201,10 @@ export class SessionStore {
     return rows;
   }
 
+  allOutput(n: number): StoredOutput[] {
+    return this.outputRows(n, { from: 0, to: ROWS_PER_EXECUTION }, Number.POSITIVE_INFINITY);
+  }
+
   /** What of an execution's output is kept: ends and bytes are those of the replay window. */
   outputExtent(n: number): OutputExtent {
     const base = n * ROWS_PER_EXECUTION;
@@ -199,7 +214,8 @@ export class SessionStore {
            COALESCE(MAX(CASE WHEN id >= ?2 THEN id END) + 1 - ?1, ?2 - ?1) AS nextTailRow,
            COALESCE(MAX(CASE WHEN id < ?2 AND stream = 'stdout' THEN offset + LENGTH(bytes) END), 0) AS stdoutEnd,
            COALESCE(MAX(CASE WHEN id < ?2 AND stream = 'stderr' THEN offset + LENGTH(bytes) END), 0) AS stderrEnd,
-           COALESCE(SUM(CASE WHEN id < ?2 THEN LENGTH(bytes) END), 0) AS windowBytes
+           COALESCE(SUM(CASE WHEN id < ?2 THEN LENGTH(bytes) END), 0) AS windowBytes,
+           (SELECT COUNT(*) FROM part WHERE part.id >= ?1 AND part.id < ?3) AS nextPart
          FROM output WHERE id >= ?1 AND id < ?3`,
         base,
         base + TAIL_ROWS_FROM,
@@ -224,19 +240,12 @@ export class SessionStore {
       .map((row) => PartPieceSchema.parse(row));
   }
 
-  insertReceipt(seq: number, executionId: string, envelope: Envelope): void {
-    this.#sql.exec(
-      'INSERT INTO receipt (seq, executionId, envelope) VALUES (?, ?, ?)',
-      seq,
-      executionId,
-      JSON.stringify(envelope),
-    );
+  insertReceipt(seq: number, envelope: Envelope): void {
+    this.#sql.exec('INSERT INTO receipt (seq, envelope) VALUES (?, ?)', seq, JSON.stringify(envelope));
   }
 
-  receipt(executionId: string): Envelope | undefined {
-    const [row] = this.#sql
-      .exec('SELECT envelope FROM receipt WHERE executionId = ?', executionId)
-      .toArray();
+  receipt(seq: number): Envelope | undefined {
+    const [row] = this.#sql.exec('SELECT envelope FROM receipt WHERE seq = ?', seq).toArray();
     return row === undefined ? undefined : json(EnvelopeSchema).parse(row['envelope']);
   }
 
@@ -288,7 +297,11 @@ export class SessionStore {
     );
   }
 
-  #update(table: string, patch: Record<string, Value | undefined>, key: { column: string; value: number }): void {
+  #update(
+    table: string,
+    patch: Record<string, Value | undefined>,
+    key: { column: string; value: number },
+  ): void {
     const columns = Object.keys(patch);
     if (columns.length === 0) return;
     this.#sql.exec(

@@ -15,6 +15,10 @@ export class Waiters {
     return promise;
   }
 
+  has(executionId: string): boolean {
+    return this.#waiting.has(executionId);
+  }
+
   /** `answer` is only put together when somebody waits for it. */
   answer(executionId: string, answer: () => Answer): void {
     const waiting = this.#waiting.get(executionId);

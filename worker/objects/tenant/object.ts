@@ -6,7 +6,7 @@ import type { Env } from '../../env.ts';
 import { formatListCursor, parseListCursor } from './list-cursor.ts';
 import type { RequestLease, SessionList, SessionListEntry, TenantPort } from './port.ts';
 import { TenantStore } from './store.ts';
-import { fullBucket, takeTokens, type TokenBucket } from './token-bucket.ts';
+import { fullBucket, type TokenBucket, takeTokens } from './token-bucket.ts';
 
 /** A repeated create is answered with the first session for this long. */
 const CREATE_KEY_LIFETIME_MS = 86_400_000;

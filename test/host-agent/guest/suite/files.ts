@@ -112,7 +112,7 @@ export function describeFiles(guest: () => GuestUnderTest): void {
       `mkdir ${cwd}/kinds && cd ${cwd}/kinds && mkfifo p && mkdir d && ln -s d l && ln -s nowhere x && : > f && chmod 640 f && touch -d @1700000000 f`,
     );
     const { entries } = must(await files.list({ path: 'kinds', cwd }));
-    expect(entries.map(({ name, type }) => `${Buffer.from(name)} ${type}`)).toEqual([
+    expect(entries.map(({ name, type }) => `${Buffer.from(name).toString()} ${type}`)).toEqual([
       'd directory',
       'f file',
       'l symlink',

@@ -139,7 +139,8 @@ export function describeProcesses(guest: () => GuestUnderTest): void {
   });
 
   it('survives a program that kills everything it may kill', async () => {
-    const { channel } = await startBash(guest(), 'sleep 1000 & kill -9 -1; kill -9 $$');
+    const { channel } = await startBash(guest(), 'sleep 1000 & read go; kill -9 -1; kill -9 $$');
+    must(await channel.writeStdin(Buffer.from('go\n')));
     await channel.gone;
     expect(must(await channel.exited).signal).toBe('SIGKILL');
     must(await channel.killSinceMark(PATIENCE_MS));

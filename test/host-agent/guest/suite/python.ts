@@ -238,7 +238,7 @@ threading.Thread(target=work).start()`;
         return blocked.promise;
       },
     });
-    await eventually('the window is full', () => bytes >= 256 * 1024);
+    await eventually('the window is full', () => bytes >= 192 * 1024);
     expect(await kernel.stop(PATIENCE_MS)).toEqual({ stateLost: false });
     expect(must(await ended).status).toBe('interrupted');
     blocked.resolve();

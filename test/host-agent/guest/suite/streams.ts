@@ -148,7 +148,7 @@ export function describeStreams(guest: () => GuestUnderTest): void {
           if (stream === 'stderr') events.push('stderr');
           await guest().link.ping(PATIENCE_MS);
         },
-        onControl: (part) => events.push(`${Buffer.from(part)} after ${bytes}`),
+        onControl: (part) => events.push(`${Buffer.from(part).toString()} after ${bytes}`),
       }),
     );
     must(await channel.exited);

@@ -1,0 +1,180 @@
+/** Runs the executions of one session, one after the other: journal, start, end, and then the next that waits. */
+import { hash } from 'node:crypto';
+import type { Signer } from '../../shared/dsse.ts';
+import { type Failure, failure } from '../../shared/errors.ts';
+import type { GrantClaims } from '../../shared/grant.ts';
+import { FIRST_PREVIOUS_SHA256 } from '../../shared/receipt.ts';
+import type { StartedEntry } from '../journal/entries.ts';
+import type { Journal } from '../journal/journal.ts';
+import type { Log } from '../logging/log.ts';
+import type { RunningExecution, Sandbox } from '../sandbox/port.ts';
+import { checkExecute, type ExecuteRequest, type SessionBinding } from './grant-check.ts';
+import type { HostFacts } from './receipt.ts';
+import { runExecution } from './run.ts';
+import { StdinQueue } from './stdin-queue.ts';
+import type { Uplink } from './uplink.ts';
+import { type ExecuteCommand, WaitingCommands } from './waiting-commands.ts';
+
+export interface RunnerDependencies {
+  journal: Journal;
+  host: HostFacts;
+  signer: Signer;
+  log: Log;
+}
+
+export interface LiveExecution {
+  running: RunningExecution;
+  stdin: StdinQueue;
+}
+
+interface CurrentExecution {
+  executionId: string;
+  /** From the moment that it runs. */
+  live: LiveExecution | null;
+  done: Promise<void>;
+}
+
+export interface RunnerOptions {
+  binding: SessionBinding;
+  /** Null where the sandbox is gone already: then nothing is ever started. */
+  sandbox: Sandbox | null;
+  uplink: Uplink;
+  dependencies: RunnerDependencies;
+  /** A command that waited was refused after all. */
+  onRefused: (claims: GrantClaims, refused: Failure) => void;
+}
+
+export class ExecutionRunner {
+  readonly #options: RunnerOptions;
+  readonly #waiting = new WaitingCommands();
+  #current: CurrentExecution | null = null;
+  /** From before the journal entry of a start until just before its end is told. */
+  #isBusy = false;
+  #isOver = false;
+  #lastStart: Promise<unknown> = Promise.resolve();
+
+  constructor(options: RunnerOptions) {
+    this.#options = options;
+  }
+
+  /** Settles when the execution is started, waits, or is refused. */
+  async execute(command: ExecuteCommand): Promise<Failure | undefined> {
+    if (this.#waiting.has(command.claims.jti)) return undefined;
+    if (!this.#isBusy) return this.#start(command);
+    if (this.#waiting.push(command)) return undefined;
+    return failure('queue_full', 'too many executions wait in this session');
+  }
+
+  /** Whether the end of this execution was not told yet. */
+  isUnderWay(executionId: string): boolean {
+    return this.#current?.executionId === executionId;
+  }
+
+  /** What runs, if it is this execution; whatever runs, for null. */
+  live(executionId: string | null): LiveExecution | undefined {
+    if (executionId !== null && !this.isUnderWay(executionId)) return undefined;
+    return this.#current?.live ?? undefined;
+  }
+
+  /** Nothing is started from now on. Settles when what runs has ended and was told. */
+  async end(): Promise<void> {
+    this.#isOver = true;
+    await this.#lastStart;
+    await this.#current?.done;
+  }
+
+  #start(command: ExecuteCommand): Promise<Failure | undefined> {
+    const start = this.#journalAndRun(command);
+    this.#lastStart = start;
+    return start;
+  }
+
+  async #journalAndRun({ claims, token, payload }: ExecuteCommand): Promise<Failure | undefined> {
+    const { binding, sandbox, dependencies } = this.#options;
+    if (sandbox === null || this.#isOver) return failure('sandbox_failed', 'the sandbox is gone');
+    const checked = checkExecute(claims, binding, payload);
+    if (!checked.ok) return checked;
+    const started = startedEntry(claims, token, checked.value);
+    this.#isBusy = true;
+    const journaled = await dependencies.journal.started(started);
+    if (!journaled.ok) {
+      this.#isBusy = false;
+      return journaled;
+    }
+    const { execution_id: executionId } = started;
+    const current: CurrentExecution = { executionId, live: null, done: Promise.resolve() };
+    this.#current = current;
+    current.done = this.#run(current, started, { sandbox, request: checked.value }).catch(
+      (error: unknown) => {
+        const detail = error instanceof Error ? error.message : 'unknown';
+        dependencies.log.error({ event: 'execution_fault', execution_id: executionId, detail });
+        this.#free(current);
+      },
+    );
+    return undefined;
+  }
+
+  async #run(
+    current: CurrentExecution,
+    started: StartedEntry,
+    call: { sandbox: Sandbox; request: ExecuteRequest },
+  ): Promise<void> {
+    const { uplink, dependencies } = this.#options;
+    const { journal, host, signer, log } = dependencies;
+    const chain = journal.session(started.session_id)?.chain ?? { seq: 0, sha256: FIRST_PREVIOUS_SHA256 };
+    const outcome = await runExecution({ journal, host, signer, uplink, chain }, started, {
+      ...call,
+      onRunning: (running) => {
+        current.live = { running, stdin: new StdinQueue(running) };
+      },
+      onTelling: () => this.#free(current),
+    });
+    log.info({
+      event: 'execution_finished',
+      session_id: started.session_id,
+      execution_id: started.execution_id,
+      tool: started.tool,
+      status: outcome.status,
+      duration_ms: outcome.duration_ms,
+      bytes: outcome.stdout_bytes + outcome.stderr_bytes,
+    });
+  }
+
+  #free(ended: CurrentExecution): void {
+    if (this.#current !== ended) return;
+    this.#current = null;
+    this.#isBusy = false;
+    void this.#startWaiting();
+  }
+
+  async #startWaiting(): Promise<void> {
+    for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
+      const isExpired = next.claims.exp * 1000 <= Date.now();
+      const refused = isExpired
+        ? failure('grant_expired', 'exp passed while another execution ran')
+        : await this.#start(next);
+      if (refused === undefined) return;
+      this.#options.onRefused(next.claims, refused);
+    }
+  }
+}
+
+function startedEntry(claims: GrantClaims, token: string, request: ExecuteRequest): StartedEntry {
+  return {
+    kind: 'started',
+    session_id: claims.sid,
+    epoch: claims.epoch,
+    execution_id: request.executionId,
+    jti: claims.jti,
+    grant_sha256: hash('sha256', token),
+    tenant: claims.tenant,
+    seq: claims.seq,
+    tool: request.tool,
+    tool_version: request.toolVersion,
+    args_sha256: claims.args_sha256,
+    image: claims.image,
+    limits: claims.limits,
+    granted_at: new Date(claims.iat * 1000).toISOString(),
+    started_at: new Date().toISOString(),
+  };
+}

@@ -1,0 +1,35 @@
+/** Execute grants that came while another execution was still ending: kept in order, bounded in number and bytes. */
+import type { GrantClaims } from '../../shared/grant.ts';
+import { MAX_QUEUED_EXECUTIONS } from '../../shared/limits.ts';
+
+const MAX_WAITING_BYTES = 8 * 1024 * 1024;
+
+export interface ExecuteCommand {
+  claims: GrantClaims;
+  token: string;
+  payload: Uint8Array;
+}
+
+export class WaitingCommands {
+  #commands: ExecuteCommand[] = [];
+  #bytes = 0;
+
+  has(jti: string): boolean {
+    return this.#commands.some(({ claims }) => claims.jti === jti);
+  }
+
+  /** False where no more can wait. */
+  push(command: ExecuteCommand): boolean {
+    const bytes = this.#bytes + command.payload.length;
+    if (this.#commands.length >= MAX_QUEUED_EXECUTIONS || bytes > MAX_WAITING_BYTES) return false;
+    this.#commands.push(command);
+    this.#bytes = bytes;
+    return true;
+  }
+
+  shift(): ExecuteCommand | undefined {
+    const command = this.#commands.shift();
+    this.#bytes -= command?.payload.length ?? 0;
+    return command;
+  }
+}

@@ -1,0 +1,12 @@
+import { expect, test } from 'vitest';
+import { reconnectDelayMs } from '../../../host-agent/edge/reconnect-delay.ts';
+
+test('the first attempt after a loss is made at once', () => {
+  expect(reconnectDelayMs(0, () => 1)).toBe(0);
+});
+
+test('F18 delays have full jitter under a cap that doubles up to 20 s', () => {
+  const caps = [1, 2, 3, 4, 5, 6, 7, 8, 100].map((attempt) => reconnectDelayMs(attempt, () => 1));
+  expect(caps).toEqual([500, 1000, 2000, 4000, 8000, 16_000, 20_000, 20_000, 20_000]);
+  expect(reconnectDelayMs(8, () => 0)).toBe(0);
+});

@@ -1,0 +1,207 @@
+import { evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
+import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
+import { assembled, executeStream } from '../../harness/event-reader.ts';
+import { connectFakeHost } from '../../harness/fake-host.ts';
+import { call, caller, createOn, newId, openSession, sessionStub, type TestSession } from '../../harness/sessions.ts';
+
+let host: HostDouble;
+let session: TestSession;
+let running: ExecutionDouble[];
+
+beforeEach(async () => {
+  running = [];
+  host = await connectFakeHost({
+    script: async (execution) => {
+      running.push(execution);
+      execution.started();
+      await execution.write('stdout', 'begin\n');
+    },
+  });
+  session = await openSession(host);
+});
+afterEach(() => {
+  vi.useRealTimers();
+  host.close();
+});
+
+const objectStub = () => env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${session.id}`));
+const listed = async () => {
+  const answer = await env.TENANT.getByName(caller.tenant).listSessions({ subject: caller.subject, limit: 100 });
+  if (!answer.ok) throw new Error(answer.detail);
+  return answer.value.sessions.map(({ session_id }) => session_id);
+};
+
+describe('deleting a session', () => {
+  test('gives calls in flight one terminal event with what they wrote, and is done once (R50)', async () => {
+    const stream = await executeStream(session, call('long'));
+    await stream.until(({ data }) => data.event === 'stdout');
+    const waiting = session.stub.execute(call('queued'));
+    expect(await listed()).toContain(session.id);
+    expect(await session.stub.destroy(caller)).toEqual({ ok: true, value: null });
+    const events = await stream.toEnd();
+    expect(assembled(events, 'stdout')).toBe('begin\n');
+    expect(events.filter(({ data }) => data.event === 'end')).toHaveLength(1);
+    expect(events.at(-1)?.data).toMatchObject({
+      event: 'end',
+      execution: { status: 'interrupted', reason: 'session_deleted' },
+    });
+    expect(await waiting).toMatchObject({ value: { status: 'cancelled', reason: 'session_deleted' } });
+    for (const again of [
+      await session.stub.destroy(caller),
+      await session.stub.execute(call('x')),
+      await session.stub.describe(caller),
+    ]) {
+      expect(again).toMatchObject({ ok: false, code: 'not_found' });
+    }
+    expect(host.sessions.has(session.id)).toBe(false);
+    expect(await listed()).not.toContain(session.id);
+  });
+
+  test('is done within 5 s when the host does not confirm, which is told again until it does (R59)', async () => {
+    host.confirmDestroy = false;
+    const startedAtMs = Date.now();
+    expect(await session.stub.destroy(caller)).toMatchObject({ ok: true });
+    expect(Date.now() - startedAtMs).toBeLessThan(5_000);
+    const told = () => host.commands.filter(({ claims }) => claims.act === 'destroy').length;
+    expect(told()).toBe(1);
+    const rings = async (count: number) => {
+      await vi.waitFor(async () => {
+        await runDurableObjectAlarm(objectStub());
+        expect(told()).toBeGreaterThanOrEqual(count);
+      }, 10_000);
+    };
+    await rings(2);
+    host.confirmDestroy = true;
+    await rings(3);
+    await host.until(() => !host.sessions.has(session.id));
+    const before = told();
+    await runDurableObjectAlarm(objectStub());
+    await runDurableObjectAlarm(objectStub());
+    expect(told()).toBe(before);
+  }, 20_000);
+
+  test('goes over the control link when the session link is down', async () => {
+    const double = host.session(session.id);
+    double.drop();
+    await expect.poll(() => double.isLinked).toBe(false);
+    expect(await session.stub.destroy(caller)).toMatchObject({ ok: true });
+    await host.until(() => !host.sessions.has(session.id));
+  });
+
+  test('fences the host that dials for it afterwards', async () => {
+    host.confirmDestroy = false;
+    const double = host.session(session.id);
+    double.drop();
+    await session.stub.destroy(caller);
+    await double.connect();
+    await host.until(() => double.heard.some(({ type }) => type === 'fenced'));
+  }, 10_000);
+});
+
+describe('a session that ends by itself', () => {
+  test('does so after its idle time, and never while something runs (R46)', async () => {
+    const answer = session.stub.execute(call('long'));
+    await host.until(() => running.length === 1);
+    const later = Date.now() + 700_000;
+    vi.useFakeTimers({ toFake: ['Date'], now: later });
+    // The call's own deadline is past by this clock: only the idle time is looked at here.
+    await running[0]?.finish();
+    await answer;
+    await runDurableObjectAlarm(objectStub());
+    expect(await session.stub.describe(caller)).toMatchObject({ ok: true });
+    vi.setSystemTime(later + 601_000);
+    await runDurableObjectAlarm(objectStub());
+    expect(await session.stub.describe(caller)).toMatchObject({ code: 'not_found' });
+    await host.until(() => !host.sessions.has(session.id));
+  });
+
+  test('with its first call answers that, and replays it by its key', async () => {
+    host.script = async (execution) => {
+      execution.started();
+      await execution.write('stdout', 'once');
+      await execution.finish();
+    };
+    const id = await newId();
+    await createOn(host, id, { ephemeral: true });
+    const stub = sessionStub(id);
+    const result = await stub.execute(call('x', { key: 'k' }));
+    expect(result).toMatchObject({ value: { status: 'succeeded', stdout: 'once' } });
+    await host.until(() => !host.sessions.has(id));
+    await expect.poll(async () => (await stub.describe(caller)).ok).toBe(false);
+    expect(await stub.execute(call('x', { key: 'k' }))).toEqual(result);
+  });
+
+  test('keeps nothing of calls without a key a minute later, and of those with one for a day', async () => {
+    host.script = async (execution) => {
+      execution.started();
+      await execution.finish();
+    };
+    await session.stub.execute(call('plain'));
+    const keyed = await session.stub.execute(call('keyed', { key: 'k' }));
+    await session.stub.destroy(caller);
+    const endedAtMs = Date.now();
+    vi.useFakeTimers({ toFake: ['Date'], now: endedAtMs + 120_000 });
+    await runDurableObjectAlarm(objectStub());
+    await evictDurableObject(objectStub());
+    expect(await session.stub.execute(call('keyed', { key: 'k' }))).toEqual(keyed);
+    vi.setSystemTime(endedAtMs + 90_000_000);
+    await runDurableObjectAlarm(objectStub());
+    expect(await session.stub.execute(call('keyed', { key: 'k' }))).toMatchObject({ code: 'not_found' });
+  });
+});
+
+describe('a dead host', () => {
+  test('ends its sessions: what ran is unknown, what waited is cancelled, and callers hear it', async () => {
+    const answer = session.stub.execute(call('long'));
+    const queued = session.stub.execute(call('queued'));
+    await host.until(() => running.length === 1);
+    const startedId = running[0]?.id ?? '';
+    host.close();
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() });
+    const hostStub = env.HOST.get(env.HOST.idFromName(host.hostId));
+    await vi.waitFor(async () => {
+      vi.setSystemTime(Date.now() + 20_000);
+      await runDurableObjectAlarm(hostStub);
+      expect(await session.stub.describe(caller)).toMatchObject({
+        value: { state: 'error', error: { code: 'host_lost' } },
+      });
+    }, 10_000);
+    expect([await answer, await queued]).toEqual([
+      expect.objectContaining({ code: 'host_lost' }),
+      expect.objectContaining({ code: 'host_lost' }),
+    ]);
+    expect(await session.stub.getExecution(caller, startedId)).toMatchObject({
+      value: { status: 'unknown', reason: 'host_lost' },
+    });
+    expect(await session.stub.execute(call('x'))).toMatchObject({ code: 'session_not_running' });
+  }, 20_000);
+});
+
+describe('a silent host', () => {
+  test('is answered for by the object itself, and its late answer changes nothing (R01)', async () => {
+    const startedAtMs = Date.now();
+    const answer = await session.stub.execute(call('hi', { body: { timeout_ms: 1_000 } }));
+    expect(answer).toMatchObject({ ok: false, code: 'host_unresponsive' });
+    expect(Date.now() - startedAtMs).toBeLessThan(6_000);
+    const [late] = running;
+    if (late === undefined) throw new Error('nothing was sent');
+    await late.write('stdout', 'late');
+    await late.finish();
+    host.script = async (execution) => {
+      execution.started();
+      await execution.write('stdout', 'yo\n');
+      await execution.finish();
+    };
+    expect(await session.stub.execute(call('echo yo'))).toMatchObject({
+      value: { status: 'succeeded', stdout: 'yo\n' },
+    });
+    expect(await session.stub.getExecution(caller, late.id)).toMatchObject({
+      value: { status: 'unknown', stdout: 'begin\n', receipt: { signatures: [{}, {}] } },
+    });
+    const exported = await session.stub.receipts(caller);
+    expect(exported.ok && exported.value.receipts).toHaveLength(2);
+  }, 15_000);
+});

@@ -1,0 +1,180 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { encodeFrame } from '../../../../shared/frames.ts';
+import { MAX_FRAME_BYTES } from '../../../../shared/limits.ts';
+import { newId as newHandle } from '../../../../shared/ids.ts';
+import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
+import { SessionDouble } from '../../../fixtures/host-double/session-double.ts';
+import { connectFakeHost } from '../../harness/fake-host.ts';
+import { call, caller, createOn, newId, openSession, sessionStub, type TestSession } from '../../harness/sessions.ts';
+
+let host: HostDouble;
+let session: TestSession;
+
+beforeEach(async () => {
+  host = await connectFakeHost();
+  session = await openSession(host);
+});
+afterEach(() => host.close());
+
+async function works(): Promise<void> {
+  expect(await session.stub.execute(call('still'))).toMatchObject({
+    ok: true,
+    value: { status: 'succeeded', stdout: 'still' },
+  });
+}
+
+async function loseSandbox(reason: 'oom' | 'crashed' | 'host_restarted' = 'crashed'): Promise<SessionDouble> {
+  const double = host.session(session.id);
+  double.send({ type: 'sandbox_lost', reason });
+  await host.until(() => double.ackedSeq === double.lastSeq);
+  return double;
+}
+
+describe('a session link', () => {
+  test('that is made again takes the place of the one before', async () => {
+    const double = host.session(session.id);
+    await double.connect();
+    await host.until(() => double.closes.length === 1);
+    expect(double.closes).toEqual([{ code: 1000, reason: 'replaced' }]);
+    await works();
+  });
+
+  test('of a lower epoch is fenced, and its frames change nothing', async () => {
+    const old = await loseSandbox();
+    await works();
+    expect(host.session(session.id).epoch).toBe(2);
+    await old.connect();
+    await host.until(() => old.heard.some(({ type }) => type === 'fenced'));
+    expect(old.heard.at(-1)).toEqual({ type: 'fenced', epoch: 2 });
+    old.send({ type: 'sandbox_lost', reason: 'crashed' });
+    await works();
+    expect(host.session(session.id).epoch).toBe(2);
+  });
+
+  test('of another host is closed, and the session goes on with its own', async () => {
+    const foreign = await connectFakeHost();
+    const own = host.session(session.id);
+    const intruder = new SessionDouble(foreign, own.claims, own.attach);
+    await intruder.connect();
+    await host.until(() => intruder.closes.length === 1);
+    expect(intruder.closes[0]?.code).toBe(1008);
+    await works();
+    foreign.close();
+  });
+
+  test('whose proof is by another key is closed (A51)', async () => {
+    const own = host.session(session.id);
+    const { identity } = await connectFakeHost();
+    const intruder = new SessionDouble(host, own.claims, own.attach);
+    intruder.identity = { ...identity, hostId: host.hostId };
+    await intruder.connect();
+    await host.until(() => intruder.closes.length === 1);
+    expect(intruder.closes[0]?.code).toBe(1008);
+    await works();
+  });
+
+  test('of a session that does not exist is fenced', async () => {
+    const own = host.session(session.id);
+    const orphan = new SessionDouble(host, { ...own.claims, sid: await newId() }, own.attach);
+    await orphan.connect();
+    await host.until(() => orphan.heard.some(({ type }) => type === 'fenced'));
+  });
+
+  const execution_id = newHandle('exe');
+  test.each<[string, Uint8Array, number]>([
+    ['a frame above the cap', new Uint8Array(MAX_FRAME_BYTES + 1), 1009],
+    ['an empty frame', new Uint8Array(0), 1008],
+    ['a header that is longer than the frame', new Uint8Array([0xff, 0xff, 1]), 1008],
+    ['a header that is not UTF-8', new Uint8Array([0, 2, 0xff, 0xfe]), 1008],
+    ['a header that is not JSON', new Uint8Array([0, 1, 0x7b]), 1008],
+    ['a type that does not exist', encodeFrame({ type: 'own', epoch: 1, seq: 9 }), 1008],
+    ['a number that is none', encodeFrame({ type: 'output', epoch: 1, seq: '9', execution_id, stream: 'stdout', offset: 0 }), 1008],
+    ['a frame of the other direction', encodeFrame({ type: 'ack', epoch: 1, seq: 1 }), 1008],
+    ['a second hello', encodeFrame({ type: 'hello', protocol: 1, session_id: `ses_${'a'.repeat(38)}`, epoch: 1, stream_id: newHandle('lnk') }), 1008],
+  ])('that brings %s is closed, and the object lives (A57)', async (_name, bytes, code) => {
+    const double = host.session(session.id);
+    double.sendRaw(bytes);
+    await host.until(() => double.closes.length === 1);
+    expect(double.closes[0]?.code).toBe(code);
+    expect(await session.stub.describe(caller)).toMatchObject({ ok: true, value: { state: 'running' } });
+    await double.connect();
+    await host.until(() => double.isLinked);
+    await works();
+  });
+
+  test('that brings more frames than any host needs is closed (A57)', async () => {
+    const double = host.session(session.id);
+    const bytes = encodeFrame({ type: 'output', epoch: 1, seq: 1, execution_id, stream: 'stdout', offset: 0 }, new Uint8Array(1));
+    for (let count = 0; count < 25_000 && double.closes.length === 0; count += 1) double.sendRaw(bytes);
+    await host.until(() => double.closes.length === 1, 60_000);
+    expect(double.closes[0]?.code).toBe(1008);
+    await double.connect();
+    await host.until(() => double.isLinked);
+    await works();
+  }, 60_000);
+});
+
+describe('a lost sandbox', () => {
+  test('is replaced at the next call, which says once that the state was lost', async () => {
+    await works();
+    await loseSandbox('host_restarted');
+    expect(await session.stub.describe(caller)).toMatchObject({ value: { state: 'running', sandbox_id: null } });
+    const first = await session.stub.execute(call('a'));
+    const second = await session.stub.execute(call('b'));
+    expect(first).toMatchObject({ value: { status: 'succeeded', state_lost: true } });
+    expect(second).toMatchObject({ value: { status: 'succeeded', state_lost: false } });
+    expect(await session.stub.describe(caller)).toMatchObject({ value: { epoch: 2, sandbox_id: 'double-2' } });
+    // The chain goes on over the change of the sandbox.
+    expect(host.session(session.id).attach.chain.seq).toBe(1);
+    const exported = await session.stub.receipts(caller);
+    expect(exported.ok && exported.value.receipts).toHaveLength(3);
+  });
+
+  test('that no new one comes for ends the call as refused, and the next one tries again', async () => {
+    await loseSandbox();
+    host.refuseAttach = 'host_full';
+    expect(await session.stub.execute(call('a'))).toMatchObject({
+      value: { status: 'refused', reason: 'host_full' },
+    });
+    host.refuseAttach = undefined;
+    expect(await session.stub.execute(call('b'))).toMatchObject({ value: { status: 'succeeded', state_lost: true } });
+  });
+
+  test('in the middle of a call leaves it unknown when its end never comes', async () => {
+    host.script = (execution) => execution.started();
+    const answer = session.stub.execute(call('x'));
+    await host.until(() => host.session(session.id).executions.size === 1);
+    await loseSandbox('oom');
+    expect(await answer).toMatchObject({ ok: false, code: 'host_unresponsive' });
+    const listed = await session.stub.listExecutions(caller, { limit: 1 });
+    expect(listed).toMatchObject({ value: { executions: [{ status: 'unknown', receipt: null }] } });
+  });
+});
+
+describe('a create', () => {
+  test('that the host refuses fails with its code, can be tried again, and leaves nothing in the list', async () => {
+    const id = await newId();
+    host.refuseAttach = 'host_full';
+    expect(await createOn(host, id)).toMatchObject({ ok: false, code: 'host_full' });
+    expect(await sessionStub(id).describe(caller)).toMatchObject({
+      value: { state: 'error', error: { code: 'host_full' } },
+    });
+    host.refuseAttach = undefined;
+    expect(await createOn(host, id)).toMatchObject({ ok: true, value: { state: 'running', epoch: 2 } });
+  });
+
+  test('in parallel with the same id makes one sandbox', async () => {
+    const id = await newId();
+    const created = await Promise.all([createOn(host, id), createOn(host, id)]);
+    expect(created.map((answer) => answer.ok)).toEqual([true, true]);
+    expect(host.commands.filter(({ claims }) => claims.sid === id && claims.act === 'attach')).toHaveLength(1);
+  });
+
+  test('on a host without a control link fails at once', async () => {
+    host.dropControl();
+    await expect
+      .poll(async () => (await createOn(host, await newId())).ok, { timeout: 3_000 })
+      .toBe(false);
+    expect(await createOn(host, await newId())).toMatchObject({ code: 'no_host_available' });
+  });
+});
