@@ -9,6 +9,10 @@ export async function sha256Hex(data: Uint8Array | string): Promise<string> {
   return hex(digest);
 }
 
+const HEX_BYTES = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
+
 export function hex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+  let text = '';
+  for (const byte of bytes) text += HEX_BYTES[byte] ?? '';
+  return text;
 }

@@ -4,6 +4,7 @@
  */
 import { compactVerify, decodeProtectedHeader, SignJWT } from 'jose';
 import * as z from 'zod';
+import { fromBase64Url } from './encoding.ts';
 import { type Failure, failure, type Outcome, success } from './errors.ts';
 import {
   ExecutionIdSchema,
@@ -104,6 +105,9 @@ export async function verifyGrant(
   policy: GrantPolicy,
 ): Promise<Outcome<GrantClaims>> {
   if (token === undefined || token === '') return failure('no_grant', 'the command carries no grant');
+  // One grant has one spelling: decoders let stray bits at the end of base64url pass.
+  if (!token.split('.').every((part) => fromBase64Url(part) !== undefined))
+    return invalid('not canonical base64url');
   const header = readHeader(token);
   if (header === undefined) return invalid('not a compact JWS');
   if (header.alg !== GRANT_ALGORITHM) return invalid(`alg must be ${GRANT_ALGORITHM}`);

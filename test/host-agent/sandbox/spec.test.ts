@@ -214,7 +214,8 @@ const RULES: Rule[] = [
   },
   {
     title: 'the environment is the fixed one',
-    holds: ({ process }) => process.env.map((entry) => entry.split('=')[0]).join() === 'PATH,HOME,LANG',
+    holds: ({ process }) =>
+      process.env.map((entry) => entry.split('=')[0]).join() === 'PATH,HOME,LANG,USER,LOGNAME',
     breakIt: (spec) => spec.process.env.push('AWS_SECRET_ACCESS_KEY=x'),
   },
 ];
