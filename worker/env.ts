@@ -27,7 +27,7 @@ export interface Env {
   KEY_SET_VERSION: string;
   /** base64url, 32 bytes: key of the tags in session ids. */
   ID_SECRET: string;
-  /** SHA-256 (hex) of the operator's token. */
+  /** SHA-256 (hex) of the operator's token, which holds no dot. */
   OPERATOR_TOKEN_SHA256: string;
   /** JSON array with the names of the pools of this edge; `default` is one of them. */
   POOLS: string;

@@ -104,7 +104,14 @@ function principalOf(input: Record<string, unknown>, issuer: Issuer): Outcome<Te
     return refuse(`the claim ${issuer.tenantClaim} is not a tenant of the issuer`);
   }
   const scopes = new Set(scope.split(' ').filter((name) => name !== ''));
-  return success({ kind: 'tenant', tenant: tenant.data, subject: sub, client: client_id, scopes });
+  return success({
+    kind: 'tenant',
+    tenant: tenant.data,
+    subject: sub,
+    client: client_id,
+    scopes,
+    expiresAtMs: exp * 1_000,
+  });
 }
 
 function refuse(detail: string): Failure {

@@ -6,6 +6,8 @@ export interface TenantPrincipal {
   /** OAuth client that the token was issued to. */
   client: string;
   scopes: ReadonlySet<string>;
+  /** `exp` of the token. */
+  expiresAtMs: number;
 }
 
 /** The operator of this edge: enrols hosts, and has no tenant. */

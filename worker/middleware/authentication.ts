@@ -5,6 +5,7 @@ import { type Failure, failure, type Outcome, success } from '../../shared/error
 import type { Configuration } from '../configuration.ts';
 import { verifyAccessToken } from '../identity/access-token.ts';
 import type { Principal, TenantPrincipal } from '../identity/principal.ts';
+import { VerifiedTokens } from '../identity/verified-tokens.ts';
 import { Refusal } from './refusal.ts';
 
 export const PROTECTED_RESOURCE_PATH = '/.well-known/oauth-protected-resource';
@@ -24,13 +25,22 @@ export async function authenticate(arrival: Arrival, scopes: readonly string[]):
     throw new Refusal(token, challenge(configuration, { scopes }));
   }
   if (!token.ok) throw new Refusal(token);
-  if (await isOperatorToken(token.value, configuration)) return { kind: 'operator' };
+  // A JWS has dots, an operator's token has none.
+  if (!token.value.includes('.') && (await isOperatorToken(token.value, configuration))) {
+    return { kind: 'operator' };
+  }
+  const tokens = verifiedTokensOf(configuration);
+  const known = tokens.find(token.value, arrival.nowMs);
+  if (known !== undefined) return known;
   const verified = await verifyAccessToken(token.value, {
     issuers: configuration.issuers,
     nowMs: arrival.nowMs,
     waitUntil: arrival.waitUntil,
   });
-  if (verified.ok) return verified.value;
+  if (verified.ok) {
+    tokens.remember(token.value, verified.value, arrival.nowMs);
+    return verified.value;
+  }
   if (verified.code !== 'unauthenticated') throw new Refusal(verified);
   throw new Refusal(
     verified,
@@ -83,6 +93,16 @@ function invalidHeader(expected: string): Failure {
   return failure('invalid_request', 'the Authorization header is not usable', {
     violations: [{ path: 'header.Authorization', expected }],
   });
+}
+
+const verifiedTokens = new WeakMap<Configuration, VerifiedTokens>();
+
+function verifiedTokensOf(configuration: Configuration): VerifiedTokens {
+  const known = verifiedTokens.get(configuration);
+  if (known !== undefined) return known;
+  const tokens = new VerifiedTokens();
+  verifiedTokens.set(configuration, tokens);
+  return tokens;
 }
 
 async function isOperatorToken(token: string, configuration: Configuration): Promise<boolean> {
