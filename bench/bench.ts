@@ -9,7 +9,7 @@ import { terminalProgress } from '../scripts/setup/step.ts';
 import { Api } from './api.ts';
 import { measureCalls } from './calls.ts';
 import { measureGateway } from './gateway.ts';
-import { startRawSandbox } from './raw-sandbox.ts';
+import { startRawOperations } from './raw-sandbox.ts';
 import { measureStream } from './stream.ts';
 import { printTable } from './table.ts';
 
@@ -18,7 +18,7 @@ const places = { ...locations(process.env), stateDir };
 const installation = await setUp(places, process.env, terminalProgress(process.stdout));
 const stack = await startStack({ locations: places, installation, port: 0 });
 const api = new Api(stack.url, await stack.token());
-const raw = await startRawSandbox(installation).catch(async (error: unknown) => {
+const raw = await startRawOperations(installation).catch(async (error: unknown) => {
   await stack.stop();
   throw error;
 });

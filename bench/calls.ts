@@ -1,6 +1,6 @@
 /** One python cell and one shell command over HTTP, against `runsc exec` and against the raw kernel frame. */
 import type { Api } from './api.ts';
-import type { RawSandbox } from './raw-sandbox.ts';
+import type { RawOperations } from './raw-sandbox.ts';
 import { type Timing, timeInRounds } from './rounds.ts';
 import { type ExecTarget, runscExec } from './runsc-exec.ts';
 import type { Line } from './table.ts';
@@ -13,7 +13,7 @@ export async function measureCalls(
   api: Api,
   sessionId: string,
   exec: ExecTarget,
-  raw: RawSandbox,
+  raw: RawOperations,
 ): Promise<Line[]> {
   const [cell, frame, execPython, shell, execTrue] = await timeInRounds(
     [

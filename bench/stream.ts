@@ -3,7 +3,7 @@ import { createParser } from 'eventsource-parser';
 import { StreamEventSchema } from '../shared/execution.ts';
 import type { Api } from './api.ts';
 import { watchMemory } from './memory.ts';
-import type { RawSandbox } from './raw-sandbox.ts';
+import type { RawOperations } from './raw-sandbox.ts';
 import type { Line } from './table.ts';
 
 const MIB = 1024 * 1024;
@@ -24,7 +24,7 @@ export interface StreamMeasurement {
 export async function measureStream(
   api: Api,
   sessionId: string,
-  raw: RawSandbox,
+  raw: RawOperations,
   pids: { hostAgent: number; workerd: number },
 ): Promise<StreamMeasurement> {
   const ours: number[] = [];

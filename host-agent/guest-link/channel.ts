@@ -30,6 +30,8 @@ export interface ChannelOptions {
   readonly manualControl?: boolean | undefined;
 }
 
+const STALLED_READER_MS = 1_000;
+
 export type SignalScope = 'process' | 'tree' | 'since_mark';
 const SCOPES: Record<SignalScope, number> = { process: 0, tree: 1, since_mark: 2 };
 
@@ -147,6 +149,14 @@ export class Channel {
     return within(this.#released.promise, timeoutMs, () =>
       fail('timeout', 'the release was not confirmed in time'),
     );
+  }
+
+  /** Waits for what follows from the program's end; output that nobody takes is let go of after a while. */
+  async settle(ended: Promise<unknown>, timeoutMs: number): Promise<void> {
+    const over = ended.then(() => true);
+    if (await within(over, STALLED_READER_MS, () => false)) return;
+    this.mute();
+    await within(over, timeoutMs, () => false);
   }
 
   /** For the link only. False when the guest broke the rules of the wire. */

@@ -281,9 +281,8 @@ export class FileServer {
   }
 
   #receive(bytes: Uint8Array): void {
-    const messages = this.#decoder.push(bytes);
-    if (!messages.ok) this.#broke(messages.failure);
-    for (const message of messages.ok ? messages.value : []) {
+    const { bodies, failure } = this.#decoder.push(bytes);
+    for (const message of bodies) {
       const reply = parseFileReply(message);
       if (reply === undefined) this.#broke(malformed().failure);
       else if (!this.#ready.settled) {
@@ -291,6 +290,7 @@ export class FileServer {
         this.#ready.resolve(succeed(undefined));
       } else this.#replies.push({ reply, size: 4 + message.length });
     }
+    if (failure !== undefined) this.#broke(failure);
   }
 
   #broke(failure: GuestFailure): void {

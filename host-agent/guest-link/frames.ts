@@ -9,6 +9,7 @@ export const MAX_FRAME_LENGTH = 256 * 1024 + 16;
 const LENGTH_BYTES = 4;
 const HEAD_BYTES = 5;
 export const MAX_PAYLOAD_BYTES = 256 * 1024;
+const MAX_SHARED_BYTES = 32 * 1024;
 
 export const HOST_FRAME = {
   hello: 0x01,
@@ -142,6 +143,14 @@ function parsePayload(type: number, channel: number, payload: Buffer): GuestFram
   }
 }
 
+/** A short payload that is kept must not keep the whole block alive that it arrived in. */
+function detached(payload: Buffer): Buffer {
+  if (payload.length >= MAX_SHARED_BYTES) return payload;
+  const copy = Buffer.allocUnsafeSlow(payload.length);
+  payload.copy(copy);
+  return copy;
+}
+
 /** Takes bytes in pieces of any size and gives whole frames; holds less than one frame between calls. */
 export class FrameDecoder {
   #pending: Buffer[] = [];
@@ -162,11 +171,8 @@ export class FrameDecoder {
       if (this.#pendingBytes < LENGTH_BYTES + length) return succeed(frames);
       const whole = this.#take(LENGTH_BYTES + length);
       const type = whole.readUInt8(LENGTH_BYTES);
-      const frame = parsePayload(
-        type,
-        whole.readUInt32BE(LENGTH_BYTES + 1),
-        whole.subarray(LENGTH_BYTES + HEAD_BYTES),
-      );
+      const payload = whole.subarray(LENGTH_BYTES + HEAD_BYTES);
+      const frame = parsePayload(type, whole.readUInt32BE(LENGTH_BYTES + 1), detached(payload));
       if (frame === undefined) return this.#break(`frame of type ${type} with a payload it cannot have`);
       frames.push(frame);
     }

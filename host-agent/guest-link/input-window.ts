@@ -4,7 +4,8 @@ import { fail, type GuestFailure, type GuestResult, succeed } from './failure.ts
 /** What the supervisor takes of each input stream before it gives credit; its queue has this size. */
 export const INPUT_WINDOW_BYTES = 64 * 1024;
 const MAX_FRAME_CHUNK_BYTES = 32 * 1024;
-const MAX_WAITING_BYTES = 4 * 1024 * 1024;
+/** Takes the longest cell there can be, with every character escaped. */
+export const MAX_WAITING_BYTES = 8 * 1024 * 1024;
 
 interface WaitingWrite {
   rest: Uint8Array;

@@ -1,5 +1,5 @@
 /** Messages of a kernel's control pair: u32 big-endian length, then that many bytes, at most `maxBytes`. */
-import { fail, type GuestResult, succeed } from './failure.ts';
+import type { GuestFailure } from './failure.ts';
 
 const LENGTH_BYTES = 4;
 
@@ -10,28 +10,35 @@ export function lengthPrefixed(body: Uint8Array): Buffer {
   return message;
 }
 
+export interface DecodedBodies {
+  /** Also those that came before what failed: they were sent, and count. */
+  readonly bodies: readonly Buffer[];
+  readonly failure?: GuestFailure;
+}
+
 export class LengthPrefixedDecoder {
   readonly #maxBytes: number;
   #parts: Buffer[] = [];
   #bytes = 0;
-  #broken = false;
+  #failure: GuestFailure | undefined;
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
   /** The bodies that are complete with these bytes. After a failure it takes nothing more. */
-  push(bytes: Uint8Array): GuestResult<Buffer[]> {
-    if (this.#broken) return fail('protocol', 'the stream was broken before');
+  push(bytes: Uint8Array): DecodedBodies {
+    if (this.#failure !== undefined) return { bodies: [], failure: this.#failure };
     this.#parts.push(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
     this.#bytes += bytes.byteLength;
     const bodies: Buffer[] = [];
     while (this.#bytes >= LENGTH_BYTES) {
       const length = this.#peek(LENGTH_BYTES).readUInt32BE(0);
       if (length > this.#maxBytes) {
-        this.#broken = true;
+        const message = `a message of ${length} bytes, expected at most ${this.#maxBytes}`;
+        this.#failure = { reason: 'protocol', message };
         this.#parts = [];
-        return fail('protocol', `a message of ${length} bytes, expected at most ${this.#maxBytes}`);
+        return { bodies, failure: this.#failure };
       }
       if (this.#bytes < LENGTH_BYTES + length) break;
       const whole = this.#peek(LENGTH_BYTES + length);
@@ -39,7 +46,7 @@ export class LengthPrefixedDecoder {
       this.#parts = whole.length > LENGTH_BYTES + length ? [whole.subarray(LENGTH_BYTES + length)] : [];
       this.#bytes -= LENGTH_BYTES + length;
     }
-    return succeed(bodies);
+    return { bodies };
   }
 
   #peek(count: number): Buffer {

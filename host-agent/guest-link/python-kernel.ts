@@ -4,6 +4,7 @@ import type { Channel, OutputSink } from './channel.ts';
 import { type Deferred, deferred, within } from './deferred.ts';
 import { fail, type GuestResult, succeed } from './failure.ts';
 import type { GuestLink } from './guest-link.ts';
+import { MAX_WAITING_BYTES } from './input-window.ts';
 import { LengthPrefixedDecoder, lengthPrefixed } from './length-prefixed.ts';
 
 const KERNEL_PATH = '/sandgate/kernels/python.py';
@@ -152,13 +153,14 @@ export class PythonKernel {
     if (!this.#alive) return Promise.resolve(fail('channel_ended', 'the kernel ended before'));
     if (this.#running !== undefined) return Promise.resolve(fail('limit', 'the kernel runs a cell already'));
     const id = String(++this.#cells);
+    const request = encode({ type: 'execute', id, code: cell.code, stdin: cell.stdin === true });
+    if (request.length > MAX_WAITING_BYTES) return Promise.resolve(fail('limit', 'the code is too long'));
     const running: RunningCell = { id, result: deferred(), stdin: deferred() };
     this.#running = running;
     if (cell.stdin !== true) running.stdin.resolve(false);
     this.#channel.setOutput(cell.onOutput);
     this.#channel.unmute();
     this.#channel.mark();
-    const request = encode({ type: 'execute', id, code: cell.code, stdin: cell.stdin === true });
     void this.#channel.sendControl(request).then((sent) => {
       if (!sent.ok && this.#alive) this.#ended(sent);
     });
@@ -200,12 +202,7 @@ export class PythonKernel {
       if (!over) this.#channel.signal('SIGKILL', 'process');
     }
     await this.#channel.killSinceMark(CONFIRM_TIMEOUT_MS);
-    if (running !== undefined)
-      await within(
-        running.then(() => undefined),
-        CONFIRM_TIMEOUT_MS,
-        () => undefined,
-      );
+    if (running !== undefined) await this.#channel.settle(running, CONFIRM_TIMEOUT_MS);
     return { stateLost: !this.#alive };
   }
 
@@ -215,9 +212,8 @@ export class PythonKernel {
   }
 
   #receive(bytes: Uint8Array): void {
-    const bodies = this.#decoder.push(bytes);
-    if (!bodies.ok) this.#broke(bodies.failure.message);
-    for (const body of bodies.ok ? bodies.value : []) {
+    const { bodies, failure } = this.#decoder.push(bytes);
+    for (const body of bodies) {
       const message = parseMessage(body);
       if (message === undefined) this.#broke('a message that is not the protocol');
       else if (message.type === 'ready') this.#ready.resolve(succeed(undefined));
@@ -225,6 +221,7 @@ export class PythonKernel {
       else if (message.type === 'stdin_ready') this.#running.stdin.resolve(true);
       else this.#settle(succeed(outcomeOf(message)));
     }
+    if (failure !== undefined) this.#broke(failure.message);
   }
 
   #settle(outcome: GuestResult<PythonOutcome>): void {

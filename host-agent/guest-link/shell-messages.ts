@@ -64,7 +64,6 @@ export class ShellMessages {
   onMessage: (body: Buffer) => void = () => undefined;
 
   push(bytes: Uint8Array): void {
-    const bodies = this.#decoder.push(bytes);
-    for (const body of bodies.ok ? bodies.value : []) this.onMessage(body);
+    for (const body of this.#decoder.push(bytes).bodies) this.onMessage(body);
   }
 }

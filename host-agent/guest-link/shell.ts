@@ -3,7 +3,7 @@
 import { constants } from 'node:os';
 import type { Channel, OutputSink } from './channel.ts';
 import { deferred, within } from './deferred.ts';
-import { fail, type GuestFailure, type GuestResult, succeed } from './failure.ts';
+import { fail, type GuestResult, succeed } from './failure.ts';
 import type { GuestLink } from './guest-link.ts';
 import {
   encodeShellRequest,
@@ -70,6 +70,7 @@ export class ShellSpares {
   readonly #link: GuestLink;
   readonly #options: ShellOptions;
   readonly #spares: Spare[] = [];
+  readonly #running = new Set<Channel>();
   readonly #background: Channel[] = [];
   #filling: Promise<GuestResult<void>> | undefined;
   #disposed = false;
@@ -104,11 +105,12 @@ export class ShellSpares {
     return begun;
   }
 
-  /** Kills the spares and what earlier calls left in the background. */
+  /** Kills the spares, the calls that run, and what earlier ones left in the background. */
   async dispose(): Promise<void> {
     this.#disposed = true;
     await this.#filling;
-    const channels = [...this.#spares.splice(0).map((spare) => spare.channel), ...this.#background.splice(0)];
+    const spares = this.#spares.splice(0).map((spare) => spare.channel);
+    const channels = [...spares, ...this.#running, ...this.#background.splice(0)];
     await Promise.all(channels.map((channel) => channel.release(CONFIRM_TIMEOUT_MS)));
   }
 
@@ -125,6 +127,8 @@ export class ShellSpares {
       /* The command can reach this pair too: what is not a state is not one, and the one before stays. */ else
         saved = parseShellState(body, before) ?? saved;
     };
+    this.#running.add(channel);
+    void channel.exited.then(() => this.#running.delete(channel));
     channel.setOutput(call.onOutput);
     channel.unmute();
     if (call.stdin !== 'open') channel.closeStdin();
@@ -211,16 +215,11 @@ export class ShellSpares {
   }
 }
 
-async function stopCall(
-  channel: Channel,
-  outcome: Promise<GuestResult<ShellOutcome>>,
-  graceMs: number,
-): Promise<void> {
-  const failure: GuestFailure = { reason: 'timeout', message: 'the call did not end' };
+async function stopCall(channel: Channel, outcome: Promise<unknown>, graceMs: number): Promise<void> {
   if (graceMs > 0) {
     channel.signal('SIGINT', 'tree');
-    await within<GuestResult<unknown>>(outcome, graceMs, () => ({ ok: false, failure }));
+    await within(outcome, graceMs, () => undefined);
   }
   await channel.killSinceMark(CONFIRM_TIMEOUT_MS);
-  await within<GuestResult<unknown>>(outcome, CONFIRM_TIMEOUT_MS, () => ({ ok: false, failure }));
+  await channel.settle(outcome, CONFIRM_TIMEOUT_MS);
 }

@@ -10,11 +10,10 @@
 
 #include "file_delete.h"
 #include "file_wire.h"
+#include "file_write.h"
 
 #define MAX_LIST_ENTRIES 1000
-#define MAX_LINKS 40
 #define NO_CURSOR UINT32_MAX
-#define DEFAULT_MODE UINT32_MAX
 #define CHUNK_BYTES (128 * 1024) /* of one answer: the host gives credit for 256 KiB, and one must fit in it whole */
 
 enum file_type { TYPE_FILE = 1, TYPE_FOLDER, TYPE_LINK, TYPE_FIFO, TYPE_SOCKET, TYPE_DEVICE };
@@ -56,19 +55,6 @@ static int enter(const char *folder, const char *path) {
   return path[0] == '/' || chdir(folder) == 0 ? 0 : errno;
 }
 
-/* Never waits: a FIFO without a writer would stop the server for good. */
-static int open_regular(const char *path, int flags, struct stat *status, int *fd) {
-  *fd = open(path, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  if (*fd < 0) return errno == ENXIO ? ERROR_NOT_REGULAR : errno;
-  int error = fstat(*fd, status) < 0 ? errno : 0;
-  if (error == 0 && !S_ISREG(status->st_mode)) error = S_ISDIR(status->st_mode) ? EISDIR : ERROR_NOT_REGULAR;
-  if (error != 0) {
-    close(*fd);
-    *fd = -1;
-  }
-  return error;
-}
-
 /* Body: u64 offset | u64 length | folder | path. Answers with the status, the data, and how much it was. */
 static void handle_read(void) {
   char *strings[2];
@@ -100,127 +86,6 @@ static void handle_read(void) {
   put_u64(REPLY_BODY, total);
   REPLY_BODY[8] = at_end ? 1 : 0;
   reply(REPLY_DONE, 9);
-}
-
-/* Makes the folders above the path that are missing. */
-static int make_parents(const char *path) {
-  char folder[PATH_MAX];
-  size_t length = strlen(path);
-  if (length >= sizeof folder) return ENAMETOOLONG;
-  memcpy(folder, path, length + 1);
-  for (char *at = folder + 1; at < folder + length; at++) {
-    if (*at != '/') continue;
-    *at = '\0';
-    if (mkdir(folder, 0777) < 0 && errno != EEXIST) {
-      struct stat status;
-      int error = errno;
-      if (stat(folder, &status) < 0) return error;
-    }
-    *at = '/';
-  }
-  return 0;
-}
-
-/* The path a write through links would end at: the last component is resolved, also when its target does not exist. */
-static int follow_links(const char *path, char target[PATH_MAX]) {
-  if (strlen(path) >= PATH_MAX) return ENAMETOOLONG;
-  strcpy(target, path);
-  for (int links = 0; links < MAX_LINKS; links++) {
-    char link[PATH_MAX], joined[PATH_MAX];
-    ssize_t length = readlink(target, link, sizeof link - 1);
-    if (length < 0) return errno == EINVAL || errno == ENOENT ? 0 : errno;
-    link[length] = '\0';
-    const char *slash = strrchr(target, '/');
-    int folder_bytes = link[0] == '/' || slash == NULL ? 0 : (int)(slash - target) + 1;
-    if (snprintf(joined, sizeof joined, "%.*s%s", folder_bytes, target, link) >= PATH_MAX) return ENAMETOOLONG;
-    strcpy(target, joined);
-  }
-  return ELOOP;
-}
-
-struct write {
-  int fd;
-  bool created, in_place;
-  char target[PATH_MAX];
-  char temporary[PATH_MAX];
-};
-
-static int open_in_place(struct write *write) {
-  struct stat status;
-  write->in_place = true;
-  int error = open_regular(write->target, O_WRONLY, &status, &write->fd);
-  if (error == 0 && ftruncate(write->fd, 0) < 0) {
-    error = errno;
-    close(write->fd);
-    write->fd = -1;
-  }
-  return error;
-}
-
-static int open_temporary(struct write *write) {
-  static unsigned counter;
-  const char *slash = strrchr(write->target, '/');
-  int folder_bytes = slash == NULL ? 0 : (int)(slash - write->target) + 1;
-  for (int tries = 0; tries < 16; tries++) {
-    if (snprintf(write->temporary, PATH_MAX, "%.*s.sandgate-%d-%u", folder_bytes, write->target, (int)getpid(),
-                 counter++) >= PATH_MAX)
-      return ENAMETOOLONG;
-    write->fd = open(write->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (write->fd >= 0) return 0;
-    if (errno != EEXIST) return errno;
-  }
-  return EEXIST;
-}
-
-/* Readers see the old content or the new, never half of it; but a file with other names keeps them. */
-static int begin_write(const char *path, uint32_t mode, struct write *write) {
-  struct stat status;
-  if (path[strlen(path) - 1] == '/') return EISDIR;
-  int error = make_parents(path);
-  if (error == 0) error = follow_links(path, write->target);
-  if (error != 0) return error;
-  write->created = lstat(write->target, &status) < 0;
-  if (write->created && errno != ENOENT) return errno;
-  if (write->created) {
-    error = make_parents(write->target);
-    if (error != 0) return error;
-    status.st_nlink = 1;
-    status.st_mode = 0666 & ~022;
-  } else if (!S_ISREG(status.st_mode)) {
-    return S_ISDIR(status.st_mode) ? EISDIR : ERROR_NOT_REGULAR;
-  } else if (access(write->target, W_OK) < 0) {
-    return errno;
-  }
-  if (status.st_nlink > 1) {
-    error = open_in_place(write);
-  } else {
-    write->in_place = false;
-    error = open_temporary(write);
-    bool folder_closed = error == EACCES || error == EPERM || error == EROFS;
-    if (folder_closed && !write->created) error = open_in_place(write);
-  }
-  if (error == 0 && (mode != DEFAULT_MODE || !write->in_place))
-    if (fchmod(write->fd, mode == DEFAULT_MODE ? status.st_mode & 07777 : mode & 0777) < 0) error = errno;
-  return error;
-}
-
-static int write_fully(int fd, const uint8_t *bytes, size_t length) {
-  while (length > 0) {
-    ssize_t written = write(fd, bytes, length);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    bytes += written;
-    length -= (size_t)written;
-  }
-  return 0;
-}
-
-static int end_write(struct write *write, int error) {
-  if (close(write->fd) < 0 && error == 0) error = errno;
-  if (write->in_place) return error;
-  if (error == 0 && rename(write->temporary, write->target) < 0) error = errno;
-  if (error != 0) unlink(write->temporary);
-  return error;
 }
 
 /*

@@ -18,6 +18,7 @@
 struct process {
   pid_t pid;
   pid_t parent;
+  pid_t group;
   char state;
   uint64_t start_ticks;
 };
@@ -73,14 +74,15 @@ static bool read_process(pid_t pid, struct process *process) {
   text[got] = '\0';
   /* The name, in parentheses, may itself hold parentheses and blanks: the fields start behind the last one. */
   const char *fields = strrchr(text, ')');
-  int parent;
+  int parent, group;
   unsigned long long start_ticks;
   if (fields == NULL ||
-      sscanf(fields + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-             &process->state, &parent, &start_ticks) != 3)
+      sscanf(fields + 1, " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+             &process->state, &parent, &group, &start_ticks) != 4)
     return false;
   process->pid = pid;
   process->parent = (pid_t)parent;
+  process->group = (pid_t)group;
   process->start_ticks = (uint64_t)start_ticks;
   return true;
 }

@@ -228,10 +228,10 @@ export function describeFiles(guest: () => GuestUnderTest): void {
   });
 
   it('reads of a sparse file only what was asked for', async () => {
-    await bash(guest(), `truncate -s 100G ${cwd}/sparse`);
-    expect(await read('sparse', { offset: 50_000_000_000, length: 5 })).toMatchObject({
+    await bash(guest(), `truncate -s 1G ${cwd}/sparse`);
+    expect(await read('sparse', { offset: 1_000_000_000, length: 5 })).toMatchObject({
       bytes: Buffer.alloc(5),
-      stat: { size: 107374182400 },
+      stat: { size: 1073741824 },
       endOfFile: false,
     });
   });

@@ -92,12 +92,12 @@ export function describeStreams(guest: () => GuestUnderTest): void {
   it('holds back input that a program does not read, and lets go of it when the program ends', async () => {
     const { channel } = await startBash(guest(), 'sleep 1000');
     let settled = false;
-    const written = channel.writeStdin(Buffer.alloc(3_000_000)).finally(() => {
+    const written = channel.writeStdin(Buffer.alloc(5_000_000)).finally(() => {
       settled = true;
     });
     must(await guest().link.ping(PATIENCE_MS));
     expect(settled).toBe(false);
-    expect(await channel.writeStdin(Buffer.alloc(3_000_000))).toMatchObject({ failure: { reason: 'limit' } });
+    expect(await channel.writeStdin(Buffer.alloc(5_000_000))).toMatchObject({ failure: { reason: 'limit' } });
     must(await channel.killSinceMark(PATIENCE_MS));
     expect(await written).toMatchObject({ ok: false, failure: { reason: 'channel_ended' } });
     must(await channel.release(PATIENCE_MS));

@@ -1,0 +1,49 @@
+/* Bytes from the host to programs: queued up to the credit the host has. */
+#ifndef SANDGATE_INPUT_H
+#define SANDGATE_INPUT_H
+
+#include "channel.h"
+
+static void send_input_credit(struct channel *channel, int index) {
+  uint8_t payload[5];
+  payload[0] = index == 0 ? STREAM_STDIN : STREAM_CONTROL;
+  put_u32(payload + 1, channel->in[index].owed);
+  channel->in[index].owed = 0;
+  send_frame(FRAME_STDIN_CREDIT, channel->id, payload, sizeof payload);
+}
+
+static void take_input(struct inlet *in, uint32_t bytes) {
+  in->length -= bytes;
+  in->head = in->length == 0 ? 0 : in->head + bytes;
+  in->owed += bytes;
+}
+
+static void pump_input(struct channel *channel, int index) {
+  struct inlet *in = &channel->in[index];
+  while (in->length > 0 && in->fd >= 0) {
+    ssize_t written = write(in->fd, in->queue + in->head, in->length);
+    if (written > 0)
+      take_input(in, (uint32_t)written);
+    else if (errno == EAGAIN || errno == EINTR)
+      break;
+    else
+      close_fd(&in->fd); /* nobody reads any more */
+  }
+  if (in->fd < 0) take_input(in, in->length);
+  if (in->length == 0 && in->close_when_empty) close_fd(&in->fd);
+  if (in->owed >= CREDIT_STEP_BYTES || (in->owed > 0 && in->length == 0)) send_input_credit(channel, index);
+}
+
+static void queue_input(struct channel *channel, int index, const uint8_t *bytes, size_t length) {
+  struct inlet *in = &channel->in[index];
+  if (length > sizeof in->queue - in->length) return send_error(channel->id, "input beyond its credit");
+  if (in->head + in->length + length > sizeof in->queue) {
+    memmove(in->queue, in->queue + in->head, in->length);
+    in->head = 0;
+  }
+  memcpy(in->queue + in->head + in->length, bytes, length);
+  in->length += (uint32_t)length;
+  pump_input(channel, index);
+}
+
+#endif

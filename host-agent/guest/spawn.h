@@ -1,0 +1,124 @@
+/* Starting programs for the host. */
+#ifndef SANDGATE_SPAWN_H
+#define SANDGATE_SPAWN_H
+
+#include "channel.h"
+
+static void send_spawn_failed(uint32_t id, int error) {
+  uint8_t payload[128];
+  uint8_t *at = put_u32(payload, (uint32_t)error);
+  size_t length = strlen(strerror(error));
+  memcpy(at, strerror(error), length);
+  send_frame(FRAME_SPAWN_FAILED, id, payload, 4 + length);
+}
+
+/* Takes one NUL-terminated string out of the payload; NULL when there is none. */
+static char *take_string(uint8_t **at, const uint8_t *end) {
+  uint8_t *terminator = memchr(*at, '\0', (size_t)(end - *at));
+  if (terminator == NULL) return NULL;
+  char *string = (char *)*at;
+  *at = terminator + 1;
+  return string;
+}
+
+static char **take_strings(uint8_t **at, const uint8_t *end, char **strings, size_t room) {
+  if (end - *at < 4) return NULL;
+  uint32_t count = get_u32(*at);
+  *at += 4;
+  if (count >= room) return NULL;
+  for (uint32_t i = 0; i < count; i++)
+    if ((strings[i] = take_string(at, end)) == NULL) return NULL;
+  strings[count] = NULL;
+  return strings + count + 1;
+}
+
+/* Payload: u8 flags | u32 credit for stdout, stderr, control | cwd NUL | u32 count, arguments | u32 count, environment. */
+static bool parse_spawn(struct program *program, const uint8_t *payload, size_t length) {
+  if (length < 14 || length > sizeof program->bytes) return false;
+  memcpy(program->bytes, payload, length);
+  uint8_t *at = program->bytes + 13;
+  const uint8_t *end = program->bytes + length;
+  program->cwd = take_string(&at, end);
+  program->argv = program->strings;
+  if (program->cwd == NULL) return false;
+  program->environment = take_strings(&at, end, program->strings, MAX_STRINGS);
+  if (program->environment == NULL || program->argv[0] == NULL) return false;
+  size_t room = MAX_STRINGS - (size_t)(program->environment - program->strings);
+  return take_strings(&at, end, program->environment, room) != NULL;
+}
+
+static int open_pipes(struct channel *channel, struct program *program, bool control) {
+  for (int i = 0; i < 5; i++) program->fds[i] = -1;
+  for (int i = 0; i < (control ? 5 : 3); i++) {
+    bool input = i == 0 || i == 3;
+    int pair[2];
+    if (pipe2(pair, O_CLOEXEC) < 0) return errno;
+    for (int end = 0; end < 2; end++)
+      if (pair[end] > highest_fd) highest_fd = pair[end];
+    program->fds[i] = pair[input ? 0 : 1];
+    int ours = pair[input ? 1 : 0];
+    fcntl(ours, F_SETFL, O_NONBLOCK);
+    if (input)
+      channel->in[i == 0 ? 0 : 1].fd = ours;
+    else
+      channel->out[i == 4 ? 2 : i - 1].fd = ours;
+  }
+  return 0;
+}
+
+static void reset_channel(struct channel *channel, uint32_t id, const uint8_t *header) {
+  channel->id = id;
+  channel->state = CHANNEL_STARTING;
+  channel->keeper = channel->pid = 0;
+  channel->muted = (header[0] & SPAWN_MUTED) != 0;
+  channel->gone_sent = channel->release_wanted = false;
+  channel->kill_wanted = KILL_NONE;
+  channel->mark.set = false;
+  for (int i = 0; i < 2; i++) {
+    struct inlet *in = &channel->in[i];
+    in->fd = -1;
+    in->close_when_empty = false;
+    in->head = in->length = in->owed = 0;
+  }
+  for (int i = 0; i < 3; i++)
+    channel->out[i] = (struct outlet){.fd = -1, .credit = get_u32(header + 1 + 4 * i)};
+}
+
+/* In turn, so that the memory of one that just ended rests for a while. */
+static struct channel *find_free_channel(void) {
+  static int next;
+  for (int i = 0; i < MAX_CHANNELS; i++) {
+    struct channel *channel = &channels[(next + i) % MAX_CHANNELS];
+    if (channel->state != CHANNEL_FREE) continue;
+    next = (int)(channel - channels) + 1;
+    return channel;
+  }
+  return NULL;
+}
+
+static void spawn(uint32_t id, const uint8_t *payload, size_t length) {
+  struct channel *channel = find_free_channel();
+  if (channel == NULL) return send_spawn_failed(id, EMFILE);
+  struct program *program = &programs[channel - channels];
+  if (find_channel(id) != NULL || !parse_spawn(program, payload, length)) return send_spawn_failed(id, EINVAL);
+
+  reset_channel(channel, id, payload);
+  int error = open_pipes(channel, program, (payload[0] & SPAWN_WITH_CONTROL) != 0);
+  int ours[5];
+  memcpy(ours, program->fds, sizeof ours); /* the keeper changes the numbers as soon as it runs */
+  if (error == 0) {
+    program->error = 0;
+    program->event_fd = event_pipe[1];
+    program->highest_fd = highest_fd;
+    program->event = (struct keeper_event){.slot = (uint32_t)(channel - channels), .generation = channel->generation};
+    channel->keeper = start_keeper(program);
+    if (channel->keeper < 0) error = errno;
+  }
+  for (int i = 0; i < 5; i++) close_fd(&ours[i]);
+  if (error != 0) {
+    close_channel(channel, CHANNEL_FREE);
+    send_spawn_failed(id, error);
+  }
+}
+
+#endif
