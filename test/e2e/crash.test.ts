@@ -178,6 +178,31 @@ describe('kill -9 of the host agent', () => {
   }, 600_000);
 });
 
+describe('kill -9 of the host agent once', () => {
+  test('lets a call that waited run in the new sandbox, and says that state is lost', async () => {
+    const session = await stack().open();
+    await session.sh('export KEPT=1');
+    const running = await session.detach('shell', { command: 'echo begin; sleep 5' });
+    const waiting = await session.detach('shell', { command: `echo "ran \${KEPT:-without}"` });
+    await until('the first runs', 10_000, async () =>
+      (await session.execution(running.execution_id)).stdout === 'begin\n' ? true : undefined,
+    );
+    await stack().stack.crashHostAgent();
+    expect(await session.ended(running.execution_id, TERMINAL_WITHIN_MS)).toMatchObject({
+      status: 'unknown',
+      state_lost: true,
+      stdout: 'begin\n',
+    });
+    expect(await session.ended(waiting.execution_id, TERMINAL_WITHIN_MS)).toMatchObject({
+      status: 'succeeded',
+      stdout: 'ran without\n',
+      state_lost: true,
+    });
+    expect((await session.describe()).epoch).toBeGreaterThan(session.opened.epoch);
+    await session.delete();
+  });
+});
+
 describe('kill -9 of workerd', () => {
   test(`${EDGE_CRASHES} times during calls loses none and repeats none, and the session's state stays`, async () => {
     console.log(`crash of workerd: seed ${seed}`);

@@ -19,7 +19,7 @@ const CGROUP_ROOT = '/sys/fs/cgroup';
 export async function leftoversOf(stateDir: string): Promise<Leftovers> {
   const processes = [...(await processesOf(stateDir)), ...(await processesWithOpenFilesIn(stateDir))];
   return {
-    processes: processes.map(({ pid, command }) => `${pid} ${command}`),
+    processes: processes.map(({ pid, command }) => `${pid} ${command.slice(0, 300)}`),
     mounts: (await readFile('/proc/self/mountinfo', 'utf8'))
       .split('\n')
       .filter((line) => line.includes(stateDir)),
@@ -39,7 +39,7 @@ export async function processesOf(stateDir: string): Promise<StackProcess[]> {
     const command = await readText(`/proc/${name}/cmdline`);
     const environment = await readText(`/proc/${name}/environ`);
     if (!command.includes(stateDir) && !environment.includes(stateDir)) continue;
-    found.push({ pid, command: command.replaceAll('\0', ' ').trim().slice(0, 300) });
+    found.push({ pid, command: command.replaceAll('\0', ' ').trim() });
   }
   return found;
 }

@@ -188,6 +188,53 @@ describe('R66 a bomb', () => {
   });
 });
 
+describe('a sandbox that dies', () => {
+  test.each([
+    ['Python', 'python', { code: 'kept = 1\nx = []\nwhile True: x.append(bytearray(16 * 1024 * 1024))' }],
+    [
+      'a shell',
+      'shell',
+      { command: "python3 -c 'x = []\nwhile True: x.append(bytearray(16 * 1024 * 1024))'" },
+    ],
+  ] as const)(
+    'of its memory limit by %s says so, and the session works again',
+    async (_name, tool, callArguments) => {
+      const session = await stack().open({ limits: { memory_bytes: 256 * 1024 * 1024 } });
+      await session.sh('export KEPT=1');
+      const result = await session.execute(tool, callArguments, { timeoutMs: 30_000 });
+      expect(['oom', 'failed']).toContain(result.status);
+      // What the kernel killed is an ended program or the whole sandbox; either must be told.
+      if (result.status === 'failed') expect(result.exit_code).not.toBe(0);
+      const next = await session.sh('echo "$KEPT"');
+      expect(next.status).toBe('succeeded');
+      if (!result.state_lost && !next.state_lost) expect(next.stdout).toBe('1\n');
+      expect((await session.py('40 + 2')).value).toBe('42');
+      await session.delete();
+    },
+  );
+
+  test('by a kill of its sentry is told as crashed, and the session works again', async () => {
+    const session = await stack().open();
+    const { sandbox_id: sandboxId } = await session.describe();
+    const call = session.sh('echo begin; sleep 60', { timeoutMs: 90_000 });
+    await until('the call runs', 10_000, async () =>
+      (await session.describe()).executions.running === 1 ? true : undefined,
+    );
+    await pause(300);
+    const processes = await processesOfSandbox(stack().stack.stateDir, sandboxId ?? '');
+    const sentry = processes.find(({ command }) => command.startsWith('runsc-sandbox'));
+    if (sentry === undefined) throw new Error(`no sentry of ${sandboxId} in ${JSON.stringify(processes)}`);
+    process.kill(sentry.pid, 'SIGKILL');
+    const { value: result, elapsedMs } = await timed(call);
+    expect(result).toMatchObject({ status: 'crashed', exit_code: null, stdout: 'begin\n', state_lost: true });
+    expect(elapsedMs).toBeLessThan(10_000);
+    const next = await session.sh('echo again');
+    expect(next).toMatchObject({ status: 'succeeded', stdout: 'again\n', state_lost: true });
+    expect((await session.sh('echo third')).state_lost).toBe(false);
+    await session.delete();
+  });
+});
+
 describe('R01 a host that is silent', () => {
   test('R01 is not waited for beyond the timeout, and its late answer reaches no other call', async () => {
     const session = await stack().open();
