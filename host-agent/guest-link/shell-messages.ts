@@ -51,13 +51,6 @@ export function saysStarted(body: Buffer): boolean {
   return body[0] === STARTED;
 }
 
-/** The variable that says where programs are found. */
-export function pathOf(state: ShellState): Uint8Array[] {
-  return state.environment.filter((variable) =>
-    Buffer.from(variable.subarray(0, 5)).equals(Buffer.from('PATH=')),
-  );
-}
-
 /** What a shell says on its control pair; nothing more once it talks nonsense. */
 export class ShellMessages {
   readonly #decoder = new LengthPrefixedDecoder(MAX_STATE_BYTES);

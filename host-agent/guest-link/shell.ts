@@ -8,7 +8,6 @@ import type { GuestLink } from './guest-link.ts';
 import {
   encodeShellRequest,
   parseShellState,
-  pathOf,
   ShellMessages,
   type ShellState,
   saysStarted,
@@ -17,6 +16,8 @@ import {
 export { type ShellState, shellState } from './shell-messages.ts';
 
 const PRELOAD_PATH = '/sandgate/shell-spare.so';
+/** Where bash itself is found: not on the session's PATH, which a command may have set to anything. */
+const PROGRAM_PATH = 'PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 const MAX_BACKGROUND_CALLS = 16;
 const CONFIRM_TIMEOUT_MS = 10_000;
 const START_TIMEOUT_MS = 30_000;
@@ -177,7 +178,7 @@ export class ShellSpares {
     const channel = await this.#link.spawn({
       argv: [this.#options.bash ?? 'bash', '-c', ':'],
       cwd: '/',
-      environment: [`LD_PRELOAD=${this.#options.preload ?? PRELOAD_PATH}`, ...pathOf(this.state)],
+      environment: [`LD_PRELOAD=${this.#options.preload ?? PRELOAD_PATH}`, PROGRAM_PATH],
       control: true,
       muted: true,
       onControl: (bytes) => messages.push(bytes),

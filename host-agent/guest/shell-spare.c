@@ -153,7 +153,10 @@ static void send_state(void) {
   buffer[4] = STATE_COMPLETE;
   if (maybe_make_export_env == NULL || export_env == NULL) buffer[4] = STATE_FOLDER_ONLY;
   for (char **variable = export_env; buffer[4] == STATE_COMPLETE && *variable != NULL; variable++) {
-    if (starts_with(*variable, "_=") || starts_with(*variable, "SHLVL=")) continue;
+    /* Options in the environment would hold in every later call, where nothing can unset them. */
+    if (starts_with(*variable, "_=") || starts_with(*variable, "SHLVL=") || starts_with(*variable, "SHELLOPTS=") ||
+        starts_with(*variable, "BASHOPTS="))
+      continue;
     at = append(buffer, at, *variable);
     if (at > MAX_STATE_BYTES) buffer[4] = STATE_FOLDER_ONLY;
   }

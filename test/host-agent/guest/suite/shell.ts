@@ -100,6 +100,21 @@ export function describeShell(guest: () => GuestUnderTest): void {
     expect((await run('echo "[$A]"')).stdout).toBe('[]\n');
   });
 
+  it('lives on after a command took the path away, and finds programs again with a new one (R38)', async () => {
+    expect(await run('export PATH=/nope')).toMatchObject({ exitCode: 0 });
+    expect(await run('echo "$PATH"; no-such-program')).toMatchObject({ exitCode: 127, stdout: '/nope\n' });
+    expect(await run('echo once more')).toMatchObject({ exitCode: 0, stdout: 'once more\n' });
+    expect(await run('export PATH=/usr/bin:/bin; cat /dev/null && echo found')).toMatchObject({
+      stdout: 'found\n',
+    });
+  });
+
+  it('does not carry options over, however they are exported (R38)', async () => {
+    await run('export SHELLOPTS BASHOPTS; set -n');
+    expect(await run('echo hello; false')).toMatchObject({ exitCode: 1, stdout: 'hello\n' });
+    expect(environment('SHELLOPTS')).toBeUndefined();
+  });
+
   it('keeps values and folders that are not UTF-8', async () => {
     const { work } = guest();
     await run(`export RAW=$'a\\xff\\xfeb'; mkdir -p ${work}/$'d\\xff'; cd ${work}/$'d\\xff'`);
