@@ -75,6 +75,8 @@ const ORDER = 2n ** 252n + 27742317777372353535851937790883648493n;
 
 /** RFC 8032 section 5.1.7 wants S < L; not every engine checks it. */
 function isCanonicalScalar(scalar: Uint8Array): boolean {
+  // L is a little over 2^252, so nearly every scalar is below that.
+  if ((scalar[31] ?? 0) < 0x10) return true;
   let value = 0n;
   for (let index = 31; index >= 0; index -= 1) value = (value << 8n) | BigInt(scalar[index] ?? 0);
   return value < ORDER;

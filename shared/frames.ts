@@ -115,6 +115,12 @@ export const SessionLinkUpSchema = z.discriminatedUnion('type', [
     mime: z.string().max(128),
     last: z.boolean(),
   }),
+  /** How many bytes of its input the program, or the host in its stead, has taken so far: a total, never less. */
+  Sequenced.extend({
+    type: z.literal('stdin_taken'),
+    execution_id: ExecutionIdSchema,
+    bytes: z.int().min(1),
+  }),
   Sequenced.extend({
     type: z.literal('finished'),
     execution_id: ExecutionIdSchema,
@@ -201,6 +207,8 @@ export function encodeFrame(header: object, payload: Uint8Array = NO_PAYLOAD): U
   return concatBytes([length, headerBytes, payload]);
 }
 
+const headerDecoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
 /** Splits and parses a frame; any malformation is `protocol_violation`. */
 export function decodeFrame<Header>(
   message: ArrayBuffer | Uint8Array,
@@ -217,9 +225,7 @@ export function decodeFrame<Header>(
   if (headerEnd > bytes.length) return failure('protocol_violation', 'the header is longer than the frame');
   let json: unknown;
   try {
-    json = JSON.parse(
-      new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes.subarray(2, headerEnd)),
-    );
+    json = JSON.parse(headerDecoder.decode(bytes.subarray(2, headerEnd)));
   } catch {
     return failure('protocol_violation', 'the header is not JSON in UTF-8');
   }

@@ -2,9 +2,9 @@
  * Grants: short JWS by which the edge tells one host to do one thing once. Bound to host, tenant, session, epoch,
  * execution, tool, payload hash, limits and image, so that none can be used for anything else.
  */
-import { compactVerify, decodeProtectedHeader, SignJWT } from 'jose';
+import { compactVerify, decodeProtectedHeader } from 'jose';
 import * as z from 'zod';
-import { fromBase64Url } from './encoding.ts';
+import { fromBase64Url, toBase64Url, utf8 } from './encoding.ts';
 import { type Failure, failure, type Outcome, success } from './errors.ts';
 import {
   ExecutionIdSchema,
@@ -83,9 +83,10 @@ export interface GrantSigner {
 }
 
 export async function signGrant(claims: GrantClaims, signer: GrantSigner): Promise<string> {
-  return new SignJWT({ ...claims })
-    .setProtectedHeader({ alg: GRANT_ALGORITHM, typ: GRANT_TYPE, kid: signer.keyId })
-    .sign(signer.privateKey);
+  const header = { alg: GRANT_ALGORITHM, typ: GRANT_TYPE, kid: signer.keyId };
+  const signed = `${toBase64Url(utf8(JSON.stringify(header)))}.${toBase64Url(utf8(JSON.stringify(claims)))}`;
+  const signature = await crypto.subtle.sign(GRANT_ALGORITHM, signer.privateKey, utf8(signed));
+  return `${signed}.${toBase64Url(new Uint8Array(signature))}`;
 }
 
 export interface GrantPolicy {

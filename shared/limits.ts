@@ -26,6 +26,8 @@ export const LINK_WINDOW_BYTES = 2 * MIB;
 
 export const MAX_ARGUMENTS_BYTES = 1 * MIB;
 export const MAX_STDIN_BYTES = 1 * MIB;
+/** Input of one execution that may be on its way to its program; beyond it the host takes no more of it. */
+export const STDIN_WINDOW_BYTES = 2 * MIB;
 export const MAX_BODY_BYTES = 2 * MIB;
 export const MAX_VALUE_BYTES = 1 * MIB;
 export const MAX_RESULT_PARTS_BYTES = 8 * MIB;
@@ -36,6 +38,8 @@ export const MAX_ENVIRONMENT_BYTES = 64 * KIB;
 /** Executions that may wait in one session before the next is refused with `queue_full`. */
 export const MAX_QUEUED_EXECUTIONS = 64;
 export const MAX_EXECUTION_HISTORY = 1_000;
+/** Executions with a live idempotency key that one session keeps beside its history; beyond it the oldest go. */
+export const MAX_KEYED_EXECUTIONS = 20_000;
 
 export const DEFAULT_TIMEOUT_MS = 30_000;
 export const MAX_TIMEOUT_MS = 3_600_000;

@@ -93,6 +93,8 @@ export async function verifyReceipt(
   return mismatch ?? { ok: true, value: { receipt, payload } };
 }
 
+const payloadDecoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
 /** Parses an envelope and its payload without judging signatures. */
 export function readReceipt(
   input: unknown,
@@ -101,15 +103,22 @@ export function readReceipt(
   if (!envelope.success) {
     return refuse('envelope_malformed', `envelope: ${envelope.error.issues[0]?.message ?? 'not an object'}`);
   }
-  if (envelope.data.payloadType !== RECEIPT_PAYLOAD_TYPE) {
+  return readEnvelope(envelope.data);
+}
+
+/** The same of an envelope that was parsed already. */
+export function readEnvelope(
+  envelope: Envelope,
+): Verified<{ envelope: Envelope; receipt: Receipt; payload: Uint8Array<ArrayBuffer> }> {
+  if (envelope.payloadType !== RECEIPT_PAYLOAD_TYPE) {
     return refuse('payload_type_unknown', `payloadType must be ${RECEIPT_PAYLOAD_TYPE}`);
   }
-  const payload = envelopePayload(envelope.data);
+  const payload = envelopePayload(envelope);
   if (payload === undefined) return refuse('payload_encoding', 'the payload is not canonical base64');
   let parsed: unknown;
   let text: string;
   try {
-    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload);
+    text = payloadDecoder.decode(payload);
     parsed = JSON.parse(text);
   } catch {
     return refuse('payload_malformed', 'the payload is not JSON');
@@ -126,7 +135,7 @@ export function readReceipt(
       `receipt.${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'wrong'}`,
     );
   }
-  return { ok: true, value: { envelope: envelope.data, receipt: receipt.data, payload } };
+  return { ok: true, value: { envelope, receipt: receipt.data, payload } };
 }
 
 async function verifySignatures(

@@ -3,6 +3,7 @@ export const SCOPES = {
   'sessions:read': 'read sessions, executions, events and receipts',
   'sessions:write': 'create and delete sessions',
   'tools:python': 'run python',
+  'tools:node': 'run JavaScript',
   'tools:shell': 'run shell commands',
   'tools:file': 'read and write files',
 } as const;

@@ -7,6 +7,13 @@ export const PythonArgumentsSchema = z.strictObject({
   code: z.string().max(MAX_ARGUMENTS_BYTES).describe('Python source. The last expression becomes `value`.'),
 });
 
+export const NodeArgumentsSchema = z.strictObject({
+  code: z
+    .string()
+    .max(MAX_ARGUMENTS_BYTES)
+    .describe('JavaScript source, run by Node.js. The last expression becomes `value`.'),
+});
+
 export const ShellArgumentsSchema = z.strictObject({
   command: z.string().max(MAX_ARGUMENTS_BYTES).describe('A bash command line or script.'),
 });
@@ -52,9 +59,16 @@ export const BUILT_IN_TOOLS = {
   python: {
     version: '1',
     description:
-      'Run Python in the kernel of the session. Variables, imports and functions live on; top-level await works.',
+      'Run Python in the kernel of the session. Variables, imports and functions live on; top-level await works. Figures and `display(...)` become results.',
     scope: 'tools:python',
     arguments: PythonArgumentsSchema,
+  },
+  node: {
+    version: '1',
+    description:
+      'Run JavaScript in the Node.js kernel of the session. Variables, imports and functions live on; top-level await works.',
+    scope: 'tools:node',
+    arguments: NodeArgumentsSchema,
   },
   shell: {
     version: '1',
@@ -70,5 +84,5 @@ export const BUILT_IN_TOOLS = {
   },
 } as const satisfies Record<string, BuiltInTool>;
 
-export const ToolNameSchema = z.enum(['python', 'shell', 'file']);
+export const ToolNameSchema = z.enum(['python', 'node', 'shell', 'file']);
 export type ToolName = z.infer<typeof ToolNameSchema>;

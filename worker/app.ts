@@ -7,7 +7,9 @@ import type { AppEnvironment } from './middleware/app-environment.ts';
 import { envelope } from './middleware/envelope.ts';
 import { renderError, renderNotFound } from './middleware/problem.ts';
 import { Refusal } from './middleware/refusal.ts';
+import { sameHost } from './middleware/same-host.ts';
 import { sameOrigin } from './middleware/same-origin.ts';
+import { MCP_PATH } from './routes/mcp.ts';
 import type { Route } from './routes/route.ts';
 import { routes } from './routes/table.ts';
 
@@ -17,6 +19,7 @@ export function createApp(): Hono<AppEnvironment> {
   app.notFound(renderNotFound);
   app.use(envelope);
   app.use('/v1/*', sameOrigin);
+  app.use(MCP_PATH, sameOrigin, sameHost);
   for (const link of [ROUTES.controlLink, ROUTES.sessionLink]) {
     app.get(link, async (c) => {
       const linked = await routeLink(c.req.raw, c.env);

@@ -1,5 +1,6 @@
 /** The bindings of the Worker. Text bindings hold JSON or keys; they are parsed once in `configuration.ts`. */
 import type { HostPort } from './objects/host/port.ts';
+import type { McpCallsPort } from './objects/mcp-calls/port.ts';
 import type { ObjectNamespace } from './objects/namespace.ts';
 import type { PoolPort } from './objects/pool/port.ts';
 import type { SessionPort } from './objects/session/port.ts';
@@ -10,6 +11,7 @@ export interface Env {
   HOST: ObjectNamespace<HostPort>;
   POOL: ObjectNamespace<PoolPort>;
   TENANT: ObjectNamespace<TenantPort>;
+  MCP_CALLS: ObjectNamespace<McpCallsPort>;
   /** Origin of this edge, `iss` of its grants, for example `https://sandgate.example.com`. */
   EDGE_ORIGIN: string;
   /**

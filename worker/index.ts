@@ -2,6 +2,7 @@
 import { createApp } from './app.ts';
 
 export { HostObject } from './objects/host/object.ts';
+export { McpCallsObject } from './objects/mcp-calls/object.ts';
 export { PoolObject } from './objects/pool/object.ts';
 export { SessionObject } from './objects/session/object.ts';
 export { TenantObject } from './objects/tenant/object.ts';

@@ -11,6 +11,7 @@ const DURABLE_OBJECTS = {
   HOST: 'HostObject',
   POOL: 'PoolObject',
   TENANT: 'TenantObject',
+  MCP_CALLS: 'McpCallsObject',
 };
 
 export type GatewayOptions = {

@@ -1,6 +1,6 @@
 /** The bindings that tests see: those of the Worker as the runtime has them, and the keys of the test issuers. */
 type WorkerEnv = import('../../worker/env.ts').Env;
-type ObjectBindings = Pick<WorkerEnv, 'SESSION' | 'HOST' | 'POOL' | 'TENANT'>;
+type ObjectBindings = Pick<WorkerEnv, 'SESSION' | 'HOST' | 'POOL' | 'TENANT' | 'MCP_CALLS'>;
 
 declare namespace Cloudflare {
   interface Env extends Omit<WorkerEnv, keyof ObjectBindings> {
@@ -8,6 +8,7 @@ declare namespace Cloudflare {
     HOST: WorkerEnv['HOST'] & DurableObjectNamespace;
     POOL: WorkerEnv['POOL'] & DurableObjectNamespace;
     TENANT: WorkerEnv['TENANT'] & DurableObjectNamespace;
+    MCP_CALLS: WorkerEnv['MCP_CALLS'] & DurableObjectNamespace;
     TEST_ISSUER_KEYS: string;
   }
   interface GlobalProps {

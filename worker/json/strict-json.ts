@@ -1,6 +1,7 @@
 /**
  * JSON as RFC 8259 has it, and less: bounded depth, no key twice, no `__proto__`, no integer that a double would
- * round. `JSON.parse` lets all of these through, and two readers of one text would then see different values.
+ * round, no half of a surrogate pair. `JSON.parse` lets all of these through, and two readers of one text would then see
+ * different values.
  */
 
 export interface JsonBounds {
@@ -11,7 +12,7 @@ export interface JsonBounds {
 
 export interface JsonFault {
   ok: false;
-  kind: 'syntax' | 'bounds' | 'key' | 'number';
+  kind: 'syntax' | 'bounds' | 'key' | 'number' | 'text';
   expected: string;
   /** Path of the value that holds the fault, for example `arguments.items.3`. */
   path: string;
@@ -158,7 +159,10 @@ class Scanner {
     }
     this.#at += 1;
     if (plain) return this.#text.slice(start + 1, this.#at - 1);
-    return String(JSON.parse(this.#text.slice(start, this.#at)));
+    const value = String(JSON.parse(this.#text.slice(start, this.#at)));
+    // As UTF-8, which it becomes on its way, it would be another text.
+    if (!value.isWellFormed()) this.#fail('text', 'text without half of a surrogate pair', start);
+    return value;
   }
 
   #number(): void {

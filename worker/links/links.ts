@@ -20,7 +20,7 @@ export async function routeLink(request: Request, env: Env): Promise<Response | 
   if (!host.ok) return host;
   switch (new URL(request.url).pathname) {
     case ROUTES.controlLink:
-      return env.HOST.getByName(host.value.hostId).fetch(internalUpgrade(host.value));
+      return uncompressed(await env.HOST.getByName(host.value.hostId).fetch(internalUpgrade(host.value)));
     case ROUTES.sessionLink:
       return sessionLink(request.headers, host.value, { configuration, env });
     default:
@@ -44,7 +44,15 @@ async function sessionLink(
       violations: [{ path: `header.${LINK_HEADERS.epoch}`, expected: 'a whole number from 1' }],
     });
   }
-  return env.SESSION.getByName(sessionObjectName(tenant, sessionId)).fetch(
-    internalUpgrade({ ...host, tenant, sessionId, epoch }),
-  );
+  const object = env.SESSION.getByName(sessionObjectName(tenant, sessionId));
+  return uncompressed(await object.fetch(internalUpgrade({ ...host, tenant, sessionId, epoch })));
+}
+
+/**
+ * Declines the compression that a host's WebSocket library offers: grants and receipts do not compress, and output
+ * would cost more time than it saves on the way. An extension that does not exist is how the runtime is told so; it is
+ * not sent.
+ */
+function uncompressed({ status, webSocket }: Response): Response {
+  return new Response(null, { status, webSocket, headers: { 'sec-websocket-extensions': 'none' } });
 }

@@ -3,22 +3,24 @@
 import type * as z from 'zod';
 import { type Outcome, success } from '../../shared/errors.ts';
 import { type Execute, ExecuteSchema, type Execution, ExecutionSchema } from '../../shared/execution.ts';
+import type { Scope } from '../../shared/scopes.ts';
 import { CreateSessionSchema } from '../../shared/session.ts';
+import { BUILT_IN_TOOLS } from '../../shared/tool.ts';
 import { invalid } from '../middleware/body.ts';
 import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { checkCall } from '../tools/check-call.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
-import { UNSAFE } from './object-calls.ts';
-import { type OwnSession, ownSession, sessionOf } from './own-session.ts';
+import { type OwnSession, ownSession } from './own-session.ts';
+import { callInOwnSession } from './own-session-call.ts';
 import { reply } from './reply.ts';
 import { defineRoute, type Exchange } from './route.ts';
 import { EVENT_STREAM_MEDIA_TYPE, streamExecute } from './session-stream.ts';
-import { CREATE_ERRORS, IDEMPOTENCY_HEADER_DOC, placeAndCreate, reserveSession } from './sessions.ts';
-import { checkCall } from './tools.ts';
+import { CREATE_ERRORS, IDEMPOTENCY_HEADER_DOC } from './sessions.ts';
 
-const TOOL_SCOPES = ['tools:python', 'tools:shell', 'tools:file'] as const;
+export const TOOL_SCOPES: readonly Scope[] = Object.values(BUILT_IN_TOOLS).map(({ scope }) => scope);
 
-const EXECUTE_ERRORS = [
+export const EXECUTE_ERRORS = [
   'tool_not_found',
   'idempotency_conflict',
   'idempotency_in_progress',
@@ -72,8 +74,6 @@ const executeInSession = defineRoute({
 const OneCallSchema = ExecuteSchema.omit({ detach: true }).extend(
   CreateSessionSchema.pick({ image: true, limits: true, env: true, pool: true }).shape,
 );
-/** An idle session of this kind is one whose caller went away before its call began. */
-const ONE_CALL_IDLE_TIMEOUT_S = 60;
 
 const executeOnce = defineRoute({
   method: 'POST',
@@ -86,7 +86,7 @@ const executeOnce = defineRoute({
   answers: { 200: EXECUTED },
   errors: [...EXECUTE_ERRORS, ...CREATE_ERRORS],
   handle: async (exchange, { body, raw }) => {
-    const call = checkCall(exchange, body, ['sessions:write']);
+    const call = checkCall(exchange, body, { scopes: ['sessions:write'] });
     const idempotency = await idempotencyOf({
       header: exchange.request.headers.get('Idempotency-Key'),
       route: 'POST /v1/execute',
@@ -100,30 +100,16 @@ const executeOnce = defineRoute({
   },
 });
 
-async function runOnce(
+function runOnce(
   exchange: Exchange<'tenant'>,
   body: z.infer<typeof OneCallSchema>,
   idempotency: Idempotency | null,
 ): Promise<Outcome<Response>> {
   const { image, limits, env, pool, ...call } = body;
   const input = { body: withMode(exchange.request, { ...call, detach: false }), idempotency };
-  const reserved = await reserveSession(exchange, idempotency);
-  const session = sessionOf(exchange, reserved.sessionId);
-  if (!reserved.fresh) {
-    const replayed = await runIn(exchange, session, input);
-    // The first request may have ended before it had a session: then this one is the first.
-    if (replayed.ok || replayed.code !== 'not_found') return replayed;
-  }
-  const created = await placeAndCreate(exchange, {
-    sessionId: session.sessionId,
-    request: { image, limits, env, pool, metadata: {}, idle_timeout_s: ONE_CALL_IDLE_TIMEOUT_S },
-    ephemeral: true,
-  });
-  if (!created.ok) return created;
-  const answer = await runIn(exchange, session, input);
-  // Without a call of its own the session has no end to wait for.
-  if (!answer.ok) await session.call((stub) => stub.destroy(session.caller), UNSAFE);
-  return answer;
+  return callInOwnSession(exchange, { place: { image, limits, env, pool }, idempotency }, (session) =>
+    runIn(exchange, session, input),
+  );
 }
 
 async function runIn(

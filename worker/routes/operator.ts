@@ -10,9 +10,9 @@ import {
   OperatorHostSchema,
   ROUTES,
 } from '../../shared/host-api.ts';
-import { DEFAULT_POOL } from '../../shared/ids.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
 import { poolOfEnrollmentToken } from '../objects/pool/enrollment-token.ts';
+import { newNonce } from '../objects/pool/nonce.ts';
 import { poolCalls, SAFE, UNSAFE } from './object-calls.ts';
 import { reply } from './reply.ts';
 import { defineRoute } from './route.ts';
@@ -73,12 +73,9 @@ const createChallenge = defineRoute({
     },
   },
   errors: [],
-  handle: async (exchange) => {
-    return reply(
-      201,
-      unwrap(await poolCalls(exchange, DEFAULT_POOL, 'pool')((stub) => stub.challenge(), SAFE)),
-    );
-  },
+  // Without an object: anybody may ask, and every placement goes through the pool's.
+  handle: async ({ configuration }) =>
+    reply(201, { nonce: await newNonce(configuration.tagKey, Date.now()) }),
 });
 
 const enroll = defineRoute({

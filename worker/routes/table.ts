@@ -2,9 +2,11 @@
 import { documentRoutes } from './documents.ts';
 import { executeRoutes } from './execute.ts';
 import { executionRoutes } from './executions.ts';
+import { mcp } from './mcp.ts';
 import { operatorRoutes } from './operator.ts';
 import type { Route } from './route.ts';
 import { sessionRoutes } from './sessions.ts';
+import { toolCalls } from './tool-calls.ts';
 import { listTools } from './tools.ts';
 
 const described: Route[] = [
@@ -12,6 +14,8 @@ const described: Route[] = [
   ...executeRoutes,
   ...executionRoutes,
   listTools,
+  toolCalls,
+  mcp,
   ...operatorRoutes,
 ];
 

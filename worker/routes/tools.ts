@@ -1,14 +1,12 @@
-/** The tools that a caller may call, and the check of a call before anything else sees it. */
+/** The tools that a caller may call, as data and as declarations. */
 import * as z from 'zod';
-import { failure } from '../../shared/errors.ts';
-import type { Execute } from '../../shared/execution.ts';
-import { BUILT_IN_TOOLS, type ToolName, ToolNameSchema } from '../../shared/tool.ts';
-import type { TenantPrincipal } from '../identity/principal.ts';
-import { requireScopes } from '../middleware/authentication.ts';
-import { checkValue } from '../middleware/body.ts';
-import { Refusal } from '../middleware/refusal.ts';
+import { exportTools, TOOL_FORMATS, type ToolFormat } from '../formats/export.ts';
+import { invalid } from '../middleware/body.ts';
+import { callableTools } from '../tools/catalogue.ts';
 import { reply } from './reply.ts';
-import { defineRoute, type Exchange } from './route.ts';
+import { defineRoute } from './route.ts';
+
+const JsonObjectSchema = z.record(z.string(), z.unknown());
 
 export const ToolListSchema = z.object({
   tools: z.array(
@@ -16,61 +14,58 @@ export const ToolListSchema = z.object({
       name: z.string(),
       description: z.string(),
       category: z.string(),
-      input_schema: z.record(z.string(), z.unknown()),
+      input_schema: JsonObjectSchema,
     }),
   ),
 });
 
-const CATEGORIES: Record<ToolName, string> = { python: 'code', shell: 'code', file: 'files' };
-
-const DESCRIPTIONS = ToolNameSchema.options.map((name) => {
-  const tool = BUILT_IN_TOOLS[name];
-  return {
-    name,
-    description: tool.description,
-    category: CATEGORIES[name],
-    // Model APIs want an object at the top, also above a union.
-    input_schema: { type: 'object', ...z.toJSONSchema(tool.arguments, { io: 'input' }) },
-  };
+const ExportedToolsSchema = z.object({
+  format: z.enum(TOOL_FORMATS),
+  tools: z.array(JsonObjectSchema).optional().describe('For the field `tools` of a request, as it is.'),
+  declarations: z.string().optional().describe('Source text: of `typescript` and `python`.'),
+  names: z
+    .record(z.string(), z.string())
+    .describe('Name of the tool by exported name, of those that the format does not take as they are.'),
 });
+
+/** The formats that have a strict mode. */
+const STRICT_FORMATS: readonly ToolFormat[] = ['openai', 'openai-responses'];
 
 export const listTools = defineRoute({
   method: 'GET',
   path: '/v1/tools',
   operationId: 'listTools',
-  summary: 'The tools that this caller may call',
+  summary: 'The tools that this caller may call, also as declarations for a model API',
   access: { kind: 'tenant' },
-  answers: { 200: { description: 'Tools by name', content: { 'application/json': ToolListSchema } } },
+  query: z.strictObject({
+    format: z.enum(TOOL_FORMATS).optional().describe('Declarations for this API or language.'),
+    strict: z
+      .enum(['true', 'false'])
+      .optional()
+      .describe('OpenAI: in strict mode, where a schema can be kept within its rules.'),
+  }),
+  answers: {
+    200: {
+      description: 'Tools by name',
+      content: { 'application/json': z.union([ToolListSchema, ExportedToolsSchema]) },
+    },
+  },
   errors: [],
-  handle: (exchange) => {
-    const callable = new Set<string>(callableTools(exchange.principal));
-    return reply(200, { tools: DESCRIPTIONS.filter((tool) => callable.has(tool.name)) });
+  handle: async (exchange, { query }) => {
+    const { format, strict } = query;
+    const tools = callableTools(exchange.principal);
+    if (strict !== undefined && (format === undefined || !STRICT_FORMATS.includes(format))) {
+      throw invalid([{ path: 'query.strict', expected: `only with format ${STRICT_FORMATS.join(' or ')}` }]);
+    }
+    if (format !== undefined)
+      return reply(200, await exportTools(tools, { format, strict: strict === 'true' }));
+    return reply(200, {
+      tools: tools.map(({ name, description, category, inputSchema }) => ({
+        name,
+        description,
+        category,
+        input_schema: inputSchema,
+      })),
+    });
   },
 });
-
-/** The call with its arguments as the tool's schema reads them, defaults filled in. */
-export function checkCall<Call extends Pick<Execute, 'tool_name' | 'arguments'>>(
-  exchange: Exchange<'tenant'>,
-  call: Call,
-  neededScopes: readonly string[] = [],
-): Call {
-  const name = ToolNameSchema.safeParse(call.tool_name);
-  if (!name.success) {
-    const names = callableTools(exchange.principal).join(', ');
-    throw new Refusal(
-      failure('tool_not_found', `no tool ${JSON.stringify(call.tool_name)}; you may call: ${names}`, {
-        violations: [{ path: 'body.tool_name', expected: `one of ${names}` }],
-      }),
-    );
-  }
-  const tool = BUILT_IN_TOOLS[name.data];
-  requireScopes(exchange.principal, [...neededScopes, tool.scope], exchange.configuration);
-  return {
-    ...call,
-    arguments: checkValue<Record<string, unknown>>(call.arguments, tool.arguments, 'body.arguments'),
-  };
-}
-
-function callableTools(principal: TenantPrincipal): ToolName[] {
-  return ToolNameSchema.options.filter((name) => principal.scopes.has(BUILT_IN_TOOLS[name].scope));
-}

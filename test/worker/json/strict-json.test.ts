@@ -56,6 +56,8 @@ describe('strict JSON', () => {
     ['{"a":[{"__proto__":1}]}', 'key', 'a.0'],
     ['{"a":[0,9007199254740992]}', 'number', 'a.1'],
     ['{"a":-1e400}', 'number', 'a'],
+    ['{"a":["\\ud83d\\ude00","\\ud800"]}', 'text', 'a.1'],
+    ['{"a":{"\\udc00":1}}', 'text', 'a'],
   ])('refuses %s, which JSON.parse reads', (text, kind, path) => {
     expect(() => JSON.parse(text)).not.toThrow();
     expect(parseStrictJson(text, BOUNDS)).toMatchObject({ ok: false, kind, path });

@@ -202,6 +202,10 @@ function requestsBelow(sessionId: string, executionId: string) {
       const body: ApiOptions = route.operationId === 'execute' ? { body: shell('x') } : {};
       if (route.operationId === 'writeStdin') body.body = { data: 'x' };
       if (route.operationId === 'interrupt') body.body = {};
+      if (route.operationId === 'toolCalls') {
+        const call = { name: 'shell', arguments: '{"command": "x"}' };
+        body.body = { tool_calls: [{ id: 'c1', type: 'function', function: call }] };
+      }
       return { method: route.method, path, body, operationId: route.operationId };
     })
     .toSorted((left, right) => Number(left.method === 'DELETE') - Number(right.method === 'DELETE'));

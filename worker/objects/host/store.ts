@@ -50,7 +50,7 @@ export class HostStore {
         host.pool,
       )
       .one();
-    return Number(row['epoch']);
+    return Number(row.epoch);
   }
 
   setState(state: HostRecord['state']): void {

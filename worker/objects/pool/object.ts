@@ -35,10 +35,10 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
     const token = newEnrollmentToken(pool);
     const expiresAtMs = nowMs + ENROLLMENT_TOKEN_LIFETIME_S * 1000;
     const sha256 = await sha256Hex(token);
-    this.#store.addToken({ sha256, pool, expiresAtMs }, nowMs);
-    if (this.#store.tokenCount() > MAX_LIVE_TOKENS) {
+    if (this.#store.tokenCount(nowMs) >= MAX_LIVE_TOKENS) {
       return failure('overloaded', `${MAX_LIVE_TOKENS} enrolment tokens are live`);
     }
+    this.#store.addToken({ sha256, pool, expiresAtMs });
     return success({ enrollment_token: token, pool, expires_at: new Date(expiresAtMs).toISOString() });
   }
 

@@ -41,6 +41,8 @@ const HostRowSchema = z.object({
 });
 export type HostRow = z.infer<typeof HostRowSchema>;
 
+const TokenRowSchema = z.object({ pool: z.string() });
+
 const HOST_COLUMNS = 'host_id, pool, state, sandboxes, placed, capacity, degraded, images, last_seen_at';
 /** Hosts that never came or are long dead make room for new ones. */
 const MAX_HOSTS = 10_000;
@@ -55,8 +57,7 @@ export class PoolStore {
     this.#sql.exec(SCHEMA);
   }
 
-  addToken(token: { sha256: string; pool: string; expiresAtMs: number }, nowMs: number): void {
-    this.#sql.exec('DELETE FROM enrollment_token WHERE expires_at < ?', nowMs);
+  addToken(token: { sha256: string; pool: string; expiresAtMs: number }): void {
     this.#sql.exec(
       'INSERT INTO enrollment_token (token_sha256, pool, expires_at) VALUES (?, ?, ?)',
       token.sha256,
@@ -65,8 +66,10 @@ export class PoolStore {
     );
   }
 
-  tokenCount(): number {
-    return Number(this.#sql.exec('SELECT COUNT(*) AS count FROM enrollment_token').one()['count']);
+  /** Live ones; those that are over go. */
+  tokenCount(nowMs: number): number {
+    this.#sql.exec('DELETE FROM enrollment_token WHERE expires_at < ?', nowMs);
+    return Number(this.#sql.exec('SELECT COUNT(*) AS count FROM enrollment_token').one().count);
   }
 
   /** Uses up the token and the nonce and adds the host: all of it, or nothing and `undefined`. */
@@ -98,7 +101,7 @@ export class PoolStore {
         )
         .toArray();
       if (token === undefined) return undefined;
-      return this.#addHost(attempt, String(token['pool']), nowMs);
+      return this.#addHost(attempt, TokenRowSchema.parse(token).pool, nowMs);
     });
   }
 
@@ -124,7 +127,7 @@ export class PoolStore {
          SELECT host_id FROM host WHERE state = 'dead' ORDER BY COALESCE(last_seen_at, enrolled_at) DESC LIMIT -1 OFFSET ?)`,
       MAX_HOSTS,
     );
-    return { hostId: String(row['host_id']), pool };
+    return { hostId: HostRowSchema.shape.host_id.parse(row.host_id), pool };
   }
 
   hosts(): HostRow[] {

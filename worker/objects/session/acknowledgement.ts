@@ -20,7 +20,9 @@ export class Acknowledgement {
   #sent = 0;
   #bytes = 0;
   #isDirty = false;
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  /** When the oldest frame that waits for a batch came; undefined when none waits. */
+  #waitsSinceMs: number | undefined;
+  #hasTimer = false;
 
   constructor(logs: EventLogs, lastSeq: number, port: AcknowledgementPort) {
     this.#logs = logs;
@@ -30,7 +32,8 @@ export class Acknowledgement {
 
   /** A link came up. Gives the highest frame of its stream that is kept. */
   restart(isSameStream: boolean): number {
-    this.flush();
+    // Only written: an acknowledgement now would go to the new link, which has said nothing yet.
+    this.#write();
     if (!isSameStream) {
       this.#logs.neverHold();
       this.#seen = 0;
@@ -41,6 +44,11 @@ export class Acknowledgement {
 
   hasSeen(seq: number): boolean {
     return seq <= this.#seen;
+  }
+
+  /** Whether the host was told that this frame is kept, and need not send it. */
+  hasAcknowledged(seq: number): boolean {
+    return seq <= this.#sent;
   }
 
   get seen(): number {
@@ -56,11 +64,24 @@ export class Acknowledgement {
     else this.schedule();
   }
 
+  /** A timer that is under way is left alone: to clear and set it anew for every call would cost more than it saves. */
   schedule(): void {
-    this.#timer ??= setTimeout(() => {
-      this.#timer = undefined;
+    this.#waitsSinceMs ??= Date.now();
+    if (this.#hasTimer) return;
+    this.#hasTimer = true;
+    setTimeout(() => this.#tick(), BATCH_MS);
+  }
+
+  #tick(): void {
+    this.#hasTimer = false;
+    if (this.#waitsSinceMs === undefined) return;
+    const waitedMs = Date.now() - this.#waitsSinceMs;
+    if (waitedMs >= BATCH_MS - 1) {
       this.flush();
-    }, BATCH_MS);
+      return;
+    }
+    this.#hasTimer = true;
+    setTimeout(() => this.#tick(), BATCH_MS - waitedMs);
   }
 
   /** A frame that is acknowledged at once: what it says is in a row already, or is nothing to keep. */
@@ -75,17 +96,20 @@ export class Acknowledgement {
     this.#isDirty = false;
   }
 
-  /** The timer is left alone: one that finds nothing to do costs less than to be set again for every call. */
   flush(): void {
-    this.#bytes = 0;
-    if (this.#isDirty) {
-      this.#isDirty = false;
-      this.#port.write(this.#seen);
-    }
+    this.#write();
     const ackable = this.#ackable();
     if (ackable <= this.#sent) return;
     this.#sent = ackable;
     this.#port.send(ackable);
+  }
+
+  #write(): void {
+    this.#bytes = 0;
+    this.#waitsSinceMs = undefined;
+    if (!this.#isDirty) return;
+    this.#isDirty = false;
+    this.#port.write(this.#seen);
   }
 
   #ackable(): number {

@@ -1,7 +1,8 @@
 /** When the session has to look at itself again. Pure: what is known goes in, the next moment comes out. */
 import { ATTACH_TIMEOUT_MS, HOST_DEAD_MS } from '../../../shared/limits.ts';
-import type { ExecutionRecord, SessionRecord } from './records.ts';
+import { type ExecutionRecord, isToBeSent, type SessionRecord } from './records.ts';
 
+const QUEUE_LOOK_MS = 15_000;
 /** Behind the timer that serves the same moment while the object is in memory. */
 const BACKSTOP_MS = 1_000;
 
@@ -34,6 +35,8 @@ export function nextLook(
     if (record.linkDownAtMs !== null) moments.push(record.linkDownAtMs + HOST_DEAD_MS);
     if (open.length === 0) moments.push(idleAt(record));
   }
+  // What waits for a sandbox waits in memory: after an eviction the alarm takes it up again.
+  if (open.length > 0 && open.every(isToBeSent)) moments.push(nowMs + QUEUE_LOOK_MS);
   if (record.destroyAtMs !== null) moments.push(record.destroyAtMs);
   if (record.purgeAtMs !== null) moments.push(record.purgeAtMs);
   return moments.length === 0 ? null : Math.min(...moments);
@@ -45,8 +48,8 @@ export function idleAt(record: SessionRecord): number {
 
 const FIRST_RETRY_MS = 1_000;
 const LONGEST_RETRY_MS = 60_000;
-/** A host redials for ten minutes at most; one that has not confirmed in a day never will. */
-const MAX_DESTROY_TRIES = 1_500;
+/** About 25 minutes: a host redials for ten at most, and keeps no sandbox beyond that. */
+const MAX_DESTROY_TRIES = 30;
 
 /** When to tell the host again to destroy the sandbox; null when it was told often enough. */
 export function nextDestroyTry(tries: number, nowMs: number): number | null {

@@ -17,9 +17,10 @@ const STEPS: Record<string, Step> = {
   attach: endOverdueAttach,
   deadlines: ({ deadlines, executions }, _env, nowMs) => deadlines.check(executions.open, nowMs),
   link: judgeLink,
+  queue: ({ dispatch }) => void dispatch.pump(),
   idle: endIdle,
   destroy: (runtime, _env, nowMs) => destroyAgain(runtime, nowMs),
-  purge: (runtime, _env, nowMs) => purge(runtime, nowMs),
+  purge,
 };
 
 export async function ring(runtime: SessionRuntime, env: Env): Promise<void> {
@@ -43,7 +44,7 @@ async function endOverdueAttach(runtime: SessionRuntime, env: Env, nowMs: number
   if (!runtime.row.isLive || !runtime.sandbox.isOverdue(nowMs)) return;
   const why = failure('host_unresponsive', 'the host made no sandbox in time');
   if (runtime.row.record.state === 'creating') await failed(runtime, env, why);
-  else runtime.sandbox.markLost('link_lost');
+  else runtime.linkLost('link_lost');
 }
 
 async function judgeLink(runtime: SessionRuntime, env: Env, nowMs: number): Promise<void> {
@@ -52,7 +53,7 @@ async function judgeLink(runtime: SessionRuntime, env: Env, nowMs: number): Prom
   link.dropIfSilent(nowMs);
   const { linkDownAtMs } = row.record;
   if (linkDownAtMs === null || nowMs < linkDownAtMs + HOST_DEAD_MS) return;
-  if (await sandbox.isHostConnected()) runtime.sandboxLost('crashed');
+  if (await sandbox.isHostConnected()) runtime.linkLost('link_lost');
   else await loseHost(runtime, env);
 }
 

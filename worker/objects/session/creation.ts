@@ -6,6 +6,7 @@ import type { Env } from '../../env.ts';
 import { logWarning, messageOf } from '../log.ts';
 import type { CreateInput } from './port.ts';
 import type { SessionFacts } from './records.ts';
+import { FAILED_LIVE_MS } from './retention.ts';
 import type { SessionRuntime } from './runtime.ts';
 import { isOwner } from './session-row.ts';
 import { listEntry, sessionView } from './view.ts';
@@ -60,7 +61,12 @@ export async function failed(
 ): Promise<Outcome<Session>> {
   const { row } = runtime;
   if (row.record.state !== 'creating') return why;
-  row.move('error', { errorCode: why.code, errorDetail: why.detail, destroyAtMs: Date.now() });
+  row.move('error', {
+    errorCode: why.code,
+    errorDetail: why.detail,
+    destroyAtMs: Date.now(),
+    purgeAtMs: Date.now() + FAILED_LIVE_MS,
+  });
   runtime.executions.endAll('unknown', why.code);
   runtime.link.fence();
   await env.TENANT.getByName(row.record.facts.tenant).forgetSession(row.record.facts.sessionId);
@@ -101,5 +107,5 @@ export function viewOf({ row, executions }: SessionRuntime): Session {
 }
 
 export function notFound(): Outcome<never> {
-  return failure('not_found', 'no such session');
+  return failure('not_found', 'no such session, or not yours');
 }

@@ -3,13 +3,14 @@ import { sha256Hex } from '../../../shared/digest.ts';
 import { utf8 } from '../../../shared/encoding.ts';
 import { type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { GrantAct } from '../../../shared/grant.ts';
+import { isTerminal } from '../../../shared/lifecycle.ts';
 import { HOST_ANSWER_GRACE_MS, MAX_STDIN_BYTES, TERMINAL_GRACE_MS } from '../../../shared/limits.ts';
 import type { Configuration } from '../../configuration.ts';
 import { commandFrames } from '../command-frames.ts';
 import type { Executions } from './executions.ts';
 import { issueGrant } from './grants.ts';
 import type { SessionLink } from './link.ts';
-import type { ExecutionRecord } from './records.ts';
+import { type ExecutionRecord, isToBeSent } from './records.ts';
 import type { SessionRow } from './session-row.ts';
 
 /** Grants of one execution that are remembered: each resend after a lost link makes one. */
@@ -54,30 +55,37 @@ export class Dispatch {
   async take(record: ExecutionRecord): Promise<void> {
     const isNext = !this.#granting && this.#executions.open[0] === record;
     if (!isNext) this.#executions.store(record);
-    await this.pump();
-    this.#executions.store(record);
+    try {
+      await this.pump();
+    } finally {
+      this.#executions.store(record);
+    }
   }
 
   /** Sends the next execution if nothing is in the way. */
   async pump(): Promise<void> {
     if (this.#granting || this.#row.maybe?.state !== 'running') return;
     if (this.#executions.inFlight !== undefined || this.#port.isHostBusy()) return;
-    const next = this.#executions.firstQueued;
+    const next = this.#executions.firstToSend;
     if (next === undefined) return;
-    if (this.#row.record.sandbox !== 'ready' || !this.#link().isUp) return this.#port.prepare();
+    this.#link().dropIfSilent(Date.now());
+    if (this.#row.record.sandbox !== 'ready' || !this.#link().isUp) {
+      this.#port.prepare();
+      return;
+    }
     this.#granting = true;
     try {
       await this.#grant(next);
     } finally {
       this.#granting = false;
     }
-    // What was cancelled while its grant was signed has left the way free.
-    if (next.status !== 'granted') await this.pump();
+    // What was cancelled, or lost its sandbox, while its grant was signed has left the way free.
+    if (isTerminal(next.status) || isToBeSent(next)) await this.pump();
   }
 
   /** Again after a lost link: a host that has the execution already knows it by its id. */
   async resend(record: ExecutionRecord): Promise<void> {
-    if (record.status === 'granted' && record.arguments !== null) await this.#grant(record);
+    if (record.status === 'granted' && !isToBeSent(record)) await this.#grant(record);
   }
 
   async #grant(record: ExecutionRecord): Promise<void> {
@@ -97,7 +105,8 @@ export class Dispatch {
       },
       this.#configuration,
     );
-    if (record.status !== before || epoch !== this.#row.record.epoch) return;
+    const isStale = epoch !== this.#row.record.epoch || this.#row.record.sandbox !== 'ready';
+    if (record.status !== before || isStale) return;
     const nowMs = Date.now();
     const firstSentAtMs = record.sentAtMs ?? nowMs;
     const deadlineAtMs = Math.min(
@@ -164,8 +173,8 @@ export class Dispatch {
   }
 }
 
-function isInFlight({ status }: ExecutionRecord): boolean {
-  return status === 'granted' || status === 'running' || status === 'waiting';
+function isInFlight(record: ExecutionRecord): boolean {
+  return !isTerminal(record.status) && !isToBeSent(record);
 }
 
 function notRunning(): Failure {

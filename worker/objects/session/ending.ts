@@ -3,15 +3,12 @@ import { failure } from '../../../shared/errors.ts';
 import type { Env } from '../../env.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
 import { nextDestroyTry } from './agenda.ts';
+import { FAILED_LIVE_MS, KEYS_LIVE_MS, READERS_LEAVE_MS } from './retention.ts';
 import type { SessionRuntime } from './runtime.ts';
 import { listEntry } from './view.ts';
 
 /** A caller that deletes waits this long for the host to confirm. */
 const CONFIRMATION_MS = 4_000;
-/** Readers of the last events have this long to take them. */
-const READERS_LEAVE_MS = 60_000;
-/** An idempotency key is answered with its execution for this long after the end of the session. */
-const KEYS_LIVE_MS = 86_400_000;
 
 export type EndReason = 'session_deleted' | 'session_expired' | 'session_ended';
 
@@ -77,11 +74,16 @@ export async function destroyAgain(runtime: SessionRuntime, nowMs: number): Prom
   await sandbox.sendDestroy();
 }
 
-/** From the alarm: removes what is left of a destroyed session, but for the row that says so. */
-export function purge(runtime: SessionRuntime, nowMs: number): void {
+/** From the alarm: removes what is left of a session that ended, but for the row that says so. */
+export async function purge(runtime: SessionRuntime, env: Env, nowMs: number): Promise<void> {
   const { row, store } = runtime;
   const { purgeAtMs } = row.record;
   if (purgeAtMs === null || purgeAtMs > nowMs) return;
+  if (row.record.state === 'error') {
+    row.move('destroying');
+    row.move('destroyed');
+    await forgetInTenant(runtime, env);
+  }
   store.transaction(() => store.deleteUnkeyed());
   const isLast = store.executionCount() === 0 || nowMs >= row.record.lastActivityAtMs + KEYS_LIVE_MS;
   if (isLast) store.transaction(() => store.deleteHistory());
@@ -96,6 +98,7 @@ export async function loseHost(runtime: SessionRuntime, env: Env): Promise<void>
     errorCode: 'host_lost',
     errorDetail: 'the host of the session is gone',
     destroyAtMs: Date.now(),
+    purgeAtMs: Date.now() + FAILED_LIVE_MS,
   });
   const why = failure('host_lost', 'the host of the session is gone');
   for (const record of executions.open) executions.answer(record, () => why);

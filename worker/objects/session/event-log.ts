@@ -4,7 +4,13 @@
  */
 import { concatBytes } from '../../../shared/encoding.ts';
 import type { StreamName } from '../../../shared/execution.ts';
-import { MAX_RESULT_PARTS_BYTES, READER_GRACE_MS, REPLAY_WINDOW_BYTES } from '../../../shared/limits.ts';
+import {
+  INLINE_HEAD_BYTES,
+  MAX_FRAME_BYTES,
+  MAX_RESULT_PARTS_BYTES,
+  READER_GRACE_MS,
+  REPLAY_WINDOW_BYTES,
+} from '../../../shared/limits.ts';
 import { OutputRing } from './output-ring.ts';
 import type { OutputPiece, PartPiece } from './records.ts';
 import type { ExecutionContent } from './result.ts';
@@ -24,6 +30,8 @@ export interface ReaderPosition {
 const MAX_TAIL_BYTES = 2 * 1024 * 1024;
 /** Rows are joined up to this size, well below SQLite's limit for one value. */
 const MAX_ROW_BYTES = 262_144;
+
+const NO_BYTES = new Uint8Array(0);
 
 const NOTHING_STORED: OutputExtent = {
   nextRow: 0,
@@ -70,7 +78,8 @@ export class EventLog {
     this.#nextRow = extent.nextRow;
     this.#nextTailRow = extent.nextTailRow;
     this.#windowBytes = extent.windowBytes;
-    this.#windowOpen = this.#windowBytes < REPLAY_WINDOW_BYTES;
+    // Once a frame did not fit, the window must not open again: what came since then is in no row.
+    this.#windowOpen = this.#windowBytes + MAX_FRAME_BYTES <= REPLAY_WINDOW_BYTES;
     this.#nextPart = extent.nextPart;
   }
 
@@ -84,6 +93,11 @@ export class EventLog {
 
   get hasRing(): boolean {
     return !this.#ring.isEmpty;
+  }
+
+  /** Bytes that are in rows, or will be with the next flush. */
+  get contentBytes(): number {
+    return this.#windowBytes + this.#tailBytes + this.#partBytes;
   }
 
   /** Frame from which on nothing may be acknowledged yet. */
@@ -100,23 +114,25 @@ export class EventLog {
     const fresh = beyond(piece, this.#end[piece.stream]);
     if (fresh === undefined || this.#ended) return;
     this.#end[fresh.stream] = fresh.offset + fresh.bytes.length;
-    if (this.#windowOpen && this.#fitsWindow(fresh)) {
-      this.#windowBytes += fresh.bytes.length;
-      this.#pendingBytes += fresh.bytes.length;
-      this.#pending.push({ tail: false, piece: fresh });
-      return;
+    this.#windowOpen &&= this.#windowBytes + fresh.bytes.length <= REPLAY_WINDOW_BYTES;
+    // A stream may be short though the other has filled the window: what a result shows of its start is in rows too.
+    const rowsTo = this.#windowOpen ? Number.POSITIVE_INFINITY : INLINE_HEAD_BYTES;
+    const kept = this.#hasFreeRow ? fresh.bytes.subarray(0, Math.max(0, rowsTo - fresh.offset)) : NO_BYTES;
+    if (kept.length > 0) {
+      this.#windowBytes += kept.length;
+      this.#pendingBytes += kept.length;
+      this.#pending.push({ tail: false, piece: { ...fresh, bytes: kept } });
     }
+    const rest = beyond(fresh, fresh.offset + kept.length);
+    if (rest === undefined) return;
     this.#windowOpen = false;
-    this.#ring.push({ ...fresh, seq });
+    this.#ring.push({ ...rest, seq });
     this.#settle();
     this.wake();
   }
 
-  #fitsWindow(piece: OutputPiece): boolean {
-    return (
-      this.#windowBytes + piece.bytes.length <= REPLAY_WINDOW_BYTES &&
-      this.#nextRow + this.#pending.length < TAIL_ROWS_FROM
-    );
+  get #hasFreeRow(): boolean {
+    return this.#nextRow + this.#pending.length < TAIL_ROWS_FROM;
   }
 
   /** Kept unless the window has it: only what is in rows outlives this object. */
@@ -203,6 +219,8 @@ export class EventLog {
   }
 
   #readRing(position: ReaderPosition, maxBytes: number): OutputPiece[] {
+    // They lie before what the ring holds.
+    if (this.#pending.length > 0) return [];
     const { pieces, next } = this.#ring.read(position.ring, maxBytes);
     position.ring = next;
     const fresh = advance(position, pieces);

@@ -70,6 +70,8 @@ class EventReader {
   close(): void {
     this.#closed = true;
     this.#source.log.removeReader(this.#position);
+    // Whoever waits for this reader's next event waits no longer.
+    this.#source.log.wake();
   }
 
   /** Text of the next events; `undefined` at the end. */
@@ -129,7 +131,8 @@ class EventReader {
     if (execution.stdout_bytes > this.cursor.stdoutBytes) text += this.#gap('stdout', execution.stdout_bytes);
     if (execution.stderr_bytes > this.cursor.stderrBytes) text += this.#gap('stderr', execution.stderr_bytes);
     for (const { mime, data } of execution.results) text += this.#other({ event: 'result', mime, data });
-    text += this.#other({ event: 'end', execution });
+    // What was sent as events of its own is not sent once more.
+    text += this.#other({ event: 'end', execution: { ...execution, results: [] } });
     this.close();
     return text;
   }

@@ -8,10 +8,10 @@ import { isTerminal, moveExecution, type TerminalStatus } from '../../../shared/
 import { MAX_QUEUED_EXECUTIONS } from '../../../shared/limits.ts';
 import { BUILT_IN_TOOLS, ToolNameSchema } from '../../../shared/tool.ts';
 import { logWarning } from '../log.ts';
-import { pruneHistory } from './history.ts';
+import { History } from './history.ts';
 import type { EventLogs } from './logs.ts';
 import type { ExecuteInput } from './port.ts';
-import type { ExecutionRecord } from './records.ts';
+import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { executionView, NO_CONTENT, type ViewOptions } from './result.ts';
 import type { SessionRow } from './session-row.ts';
 import type { SessionStore } from './store.ts';
@@ -20,6 +20,8 @@ import { Waiters } from './waiters.ts';
 /** A receipt that was checked and signed by the edge too, and its place in the chain. */
 export interface ChainLink {
   envelope: Envelope;
+  /** Whether the host says that a stream is longer than what it sent. */
+  truncated: boolean;
   seq: number;
   sha256: string;
 }
@@ -51,6 +53,7 @@ export class Executions {
   readonly #store: SessionStore;
   readonly #logs: EventLogs;
   readonly #port: ExecutionsPort;
+  readonly #history: History;
   readonly #waiters = new Waiters();
   readonly #unwritten = new Set<ExecutionRecord>();
   /** Accepted and not in a row yet: written with its grant, before anybody is told of it. */
@@ -65,6 +68,7 @@ export class Executions {
     this.#port = port;
     this.#open = store.openExecutions();
     this.#lastNumber = store.lastNumber();
+    this.#history = new History(store);
   }
 
   get open(): readonly ExecutionRecord[] {
@@ -77,11 +81,16 @@ export class Executions {
 
   /** The one that the host has, if any. */
   get inFlight(): ExecutionRecord | undefined {
-    return this.#open.find(({ status }) => status !== 'queued');
+    return this.#open.find((record) => !isToBeSent(record));
   }
 
-  get firstQueued(): ExecutionRecord | undefined {
-    return this.#open.find(({ status }) => status === 'queued');
+  get firstToSend(): ExecutionRecord | undefined {
+    return this.#open.find(isToBeSent);
+  }
+
+  /** The host says that the sandbox is gone, and said nothing of a start before: it is sent to the next one. */
+  sendAgain(record: ExecutionRecord): void {
+    this.patch(record, { sentAtMs: null, deadlineAtMs: null });
   }
 
   /** Takes a new execution in; the queue is bounded. The caller sees to it that its row is written. */
@@ -126,6 +135,8 @@ export class Executions {
       admitMs: Math.max(0, nowMs - input.admittedMs),
       placeMs: 0,
       interruptRequested: false,
+      truncated: false,
+      contentBytes: 0,
       receiptSeq: null,
     };
     this.#rowless.add(record);
@@ -187,6 +198,8 @@ export class Executions {
       ...(receipt === undefined ? {} : { receiptSeq: receipt.seq }),
     };
     const content = record.status === 'queued' ? NO_CONTENT : this.#logs.of(record).unflushed();
+    // What is pending of a start is in the patch too.
+    if (moved.ok) this.#unwritten.delete(record);
     this.#store.transaction(() => {
       this.store(record);
       this.flush();
@@ -197,10 +210,10 @@ export class Executions {
         ...(receipt === undefined ? {} : { chainSeq: receipt.seq, chainSha256: receipt.sha256 }),
         ...(moved.ok ? { lastActivityAtMs: Date.now() } : {}),
       });
-      pruneHistory(this.#store, record.n);
     });
     Object.assign(record, patch);
     if (!moved.ok) return;
+    this.#history.ended(record);
     this.#open = this.#open.filter((other) => other !== record);
     this.#logs.end(record);
     this.answer(record, () => success(this.view(record, { receipt: receipt?.envelope, content })));
@@ -224,13 +237,16 @@ export class Executions {
       stateLost: record.stateLost || outcome?.state_lost === true,
       stdoutBytes: Math.max(outcome?.stdout_bytes ?? 0, log?.endOf('stdout') ?? 0),
       stderrBytes: Math.max(outcome?.stderr_bytes ?? 0, log?.endOf('stderr') ?? 0),
+      // Without a receipt nobody says that the output is whole, unless nothing ran.
+      truncated: end.receipt?.truncated ?? (end.status !== 'refused' && end.status !== 'cancelled'),
+      contentBytes: log?.contentBytes ?? 0,
     };
   }
 
   /** Ends everything that has not ended: what was never sent as `cancelled`, the rest as `inFlight`. */
   endAll(inFlight: 'interrupted' | 'unknown', reason: string): void {
-    for (const record of [...this.#open]) {
-      this.end(record, { status: record.status === 'queued' ? 'cancelled' : inFlight, reason });
+    for (const record of this.#open.slice()) {
+      this.end(record, { status: isToBeSent(record) ? 'cancelled' : inFlight, reason });
     }
   }
 

@@ -1,13 +1,47 @@
-/** Keeps the history of a session bounded: the oldest ended executions go. Their receipts stay in the chain. */
-import { MAX_EXECUTION_HISTORY } from '../../../shared/limits.ts';
+/** Keeps the history of a session bounded. Receipts stay: the chain would break without them. */
+import { MAX_EXECUTION_HISTORY, MAX_KEYED_EXECUTIONS } from '../../../shared/limits.ts';
+import type { ExecutionRecord } from './records.ts';
+import { KEYS_LIVE_MS } from './retention.ts';
 import type { SessionStore } from './store.ts';
 
+/** Output and results of all executions together; beyond it those of the oldest go. */
+const MAX_CONTENT_BYTES = 256 * 1024 * 1024;
 /** Pruned in batches, so that most ends cost nothing here. */
 const BATCH = 16;
 
-export function pruneHistory(store: SessionStore, lastNumber: number): void {
-  if (lastNumber <= MAX_EXECUTION_HISTORY || lastNumber % BATCH !== 0) return;
-  const excess = store.executionCount() - MAX_EXECUTION_HISTORY;
-  if (excess <= 0) return;
-  for (const { n } of store.oldestEnded(excess)) store.deleteExecution(n);
+export class History {
+  readonly #store: SessionStore;
+  #contentBytes: number;
+
+  constructor(store: SessionStore) {
+    this.#store = store;
+    this.#contentBytes = store.contentBytes();
+  }
+
+  ended(record: ExecutionRecord): void {
+    this.#contentBytes += record.contentBytes;
+    if (record.n > MAX_EXECUTION_HISTORY && record.n % BATCH === 0) this.#pruneRows(Date.now());
+    while (this.#contentBytes > MAX_CONTENT_BYTES) if (!this.#pruneContent()) return;
+  }
+
+  /** What a retry may still ask for by its key stays: it would run a second time otherwise. */
+  #pruneRows(nowMs: number): void {
+    const beyond = this.#store.unkeyedBeyond(MAX_EXECUTION_HISTORY, nowMs - KEYS_LIVE_MS);
+    for (const { n } of beyond) this.#store.deleteExecution(n);
+    const excess = this.#store.executionCount() - MAX_EXECUTION_HISTORY - MAX_KEYED_EXECUTIONS;
+    const oldest = excess > 0 ? this.#store.oldestEnded(excess) : [];
+    for (const { n } of oldest) this.#store.deleteExecution(n);
+    if (beyond.length + oldest.length > 0) this.#contentBytes = this.#store.contentBytes();
+  }
+
+  #pruneContent(): boolean {
+    const oldest = this.#store.endedWithContent(BATCH);
+    for (const { n, contentBytes } of oldest) {
+      if (this.#contentBytes <= MAX_CONTENT_BYTES) break;
+      this.#store.deleteContent(n);
+      this.#store.updateExecution(n, { contentBytes: 0, truncated: true });
+      this.#contentBytes -= contentBytes;
+    }
+    return oldest.length > 0;
+  }
 }

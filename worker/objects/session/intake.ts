@@ -17,6 +17,12 @@ type Frame<Type extends SequencedUp['type']> = Extract<SequencedUp, { type: Type
 export interface IntakePort {
   ready(): void;
   sandboxLost(reason: LostReason): void;
+  /** An execution was refused because its sandbox is gone. */
+  sandboxFailed(record: ExecutionRecord): void;
+  /** A frame changed nothing. */
+  useless(): void;
+  /** The host signed what is not taken: its chain has gone on, and this one has not. */
+  receiptRefused(): void;
   /** The receipt of an execution came after it was given up. */
   endedLate(record: ExecutionRecord): void;
 }
@@ -50,7 +56,10 @@ export class Intake {
 
   take(frame: SequencedUp, payload: Uint8Array): Promise<void> | undefined {
     // What a former sandbox says changes nothing.
-    if (frame.epoch !== this.#row.record.epoch || this.#acknowledgement.hasSeen(frame.seq)) return undefined;
+    if (frame.epoch !== this.#row.record.epoch || this.#acknowledgement.hasSeen(frame.seq)) {
+      if (this.#acknowledgement.hasAcknowledged(frame.seq)) this.#port.useless();
+      return undefined;
+    }
     switch (frame.type) {
       case 'ready':
         this.#sandbox.ready(frame);
@@ -75,6 +84,9 @@ export class Intake {
           const { field, index: idx, mime, last } = frame;
           this.#logs.of(record).part({ field, idx, mime, last, bytes: payload });
         });
+      case 'stdin_taken':
+        this.#took(frame, payload, false);
+        return undefined;
       case 'finished':
         return this.#finished(frame);
       case 'refused':
@@ -110,10 +122,11 @@ export class Intake {
 
   async #finished(frame: Frame<'finished'>): Promise<void> {
     const record = this.#executions.find(frame.execution_id);
-    if (record === undefined || record.status === 'queued') this.#drop(frame, 'no such execution was sent');
-    else if (record.receiptSeq === null) await this.#end(record, frame);
-    // Whatever came of it, the frame need not come again.
-    this.#acknowledgement.tookLast(frame.seq);
+    if (record === undefined || record.status === 'queued') {
+      this.#refuse(frame, 'no such execution was sent');
+    } else if (record.receiptSeq === null) await this.#end(record, frame);
+    // Whatever came of it, the frame need not come again. Its acknowledgement is not what anybody waits for.
+    this.#acknowledgement.took(frame.seq, 0, false);
   }
 
   async #end(record: ExecutionRecord, frame: Frame<'finished'>): Promise<void> {
@@ -126,14 +139,22 @@ export class Intake {
       // Bytes that came after the end were not kept: nothing is shown that they could contradict.
       stream: isLate ? undefined : (name) => this.#logs.of(record).wholeStream(name),
     });
-    if (!checked.ok) return this.#drop(frame, checked.detail);
+    // A sandbox that was attached meanwhile goes on from the head of the chain as it was then.
+    const isTooLate = () => !this.#row.isLive || frame.epoch !== this.#row.record.epoch;
+    if (isTooLate()) return;
+    if (!checked.ok) return this.#refuse(frame, checked.detail);
     const envelope = await counterSign(frame.receipt, checked.payload, this.#configuration.receipt);
-    if (!this.#row.isLive) return;
+    if (isTooLate()) return;
     this.#acknowledgement.writes(frame.seq);
     this.#executions.end(record, {
       status: checked.receipt.status,
       outcome: frame.outcome,
-      receipt: { envelope, seq: checked.receipt.seq, sha256: checked.sha256 },
+      receipt: {
+        envelope,
+        seq: checked.receipt.seq,
+        sha256: checked.sha256,
+        truncated: checked.receipt.stdout.truncated || checked.receipt.stderr.truncated,
+      },
     });
     if (isLate) this.#port.endedLate(record);
   }
@@ -143,13 +164,21 @@ export class Intake {
     // A grant that was made again after a lost link may find the first one at work: that is no refusal of the execution.
     const isOfLastGrant = frame.grant_jti === null || frame.grant_jti === record?.grants.at(-1)?.jti;
     if (record?.status !== 'granted' || !isOfLastGrant || frame.code === 'grant_replayed') {
-      return this.#drop(frame, `${frame.code}: ${frame.detail}`);
+      this.#drop(frame, `${frame.code}: ${frame.detail}`);
+      return;
     }
-    this.#executions.end(record, { status: 'refused', reason: frame.code });
+    if (frame.code === 'sandbox_failed') this.#port.sandboxFailed(record);
+    else this.#executions.end(record, { status: 'refused', reason: frame.code });
+  }
+
+  #refuse(frame: Frame<'finished'>, detail: string): void {
+    this.#drop(frame, detail);
+    this.#port.receiptRefused();
   }
 
   /** Seen and not used: of a correct host there is none, so each is worth a line. */
   #drop(frame: SequencedUp, detail: string): void {
+    this.#port.useless();
     logWarning('frame_dropped', {
       session_id: this.#row.record.facts.sessionId,
       type: frame.type,

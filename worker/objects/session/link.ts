@@ -90,6 +90,11 @@ export class SessionLink {
     this.send([encodeFrame(frame)]);
   }
 
+  /** The last frame was a repetition, or of something that does not run. */
+  tookUseless(): void {
+    if (this.#current !== undefined) this.#rateOf(this.#current).useless();
+  }
+
   /** A peer that vanished without a word leaves a socket that looks open: its heartbeat tells. */
   dropIfSilent(nowMs: number): void {
     const socket = this.#current;
@@ -110,10 +115,13 @@ export class SessionLink {
 
   /** Resolves when the frame was dealt with, or was put behind one that takes time. */
   receive(socket: WebSocket, message: string | ArrayBuffer): Promise<void> | undefined {
-    if (typeof message === 'string') return void this.#violation(socket, 'a text message');
-    if (message.byteLength > MAX_FRAME_BYTES) return void this.#drop(socket, CLOSE.tooBig);
-    if (!this.#rateOf(socket).allows(message.byteLength, Date.now()))
-      return void this.#violation(socket, 'too many frames');
+    // What was under way when the link was closed still arrives, and is worth neither work nor a log line.
+    if (this.#state(socket)?.phase === 'refused') return undefined;
+    if (typeof message === 'string') return this.#violation(socket, 'a text message');
+    if (message.byteLength > MAX_FRAME_BYTES) return this.#drop(socket, CLOSE.tooBig);
+    if (!this.#rateOf(socket).allows(message.byteLength, Date.now())) {
+      return this.#violation(socket, 'too many frames');
+    }
     if (!this.#busy) return this.#process(socket, message);
     this.#inbox.push({ socket, message });
     this.#inboxBytes += message.byteLength;
@@ -155,11 +163,11 @@ export class SessionLink {
     const state = this.#state(socket);
     if (state === undefined || state.phase === 'refused') return;
     const decoded = decodeFrame(message, SessionLinkUpSchema);
-    if (!decoded.ok) return void this.#violation(socket, decoded.detail);
+    if (!decoded.ok) return this.#violation(socket, decoded.detail);
     const { header, payload } = decoded.value;
     if (header.type === 'proof') return this.#proof(socket, state, header.signature);
-    if (header.type === 'hello') return void this.#hello(socket, state, header);
-    if (state.phase !== 'linked') return void this.#violation(socket, `${header.type} before hello`);
+    if (header.type === 'hello') return this.#hello(socket, state, header);
+    if (state.phase !== 'linked') return this.#violation(socket, `${header.type} before hello`);
     if (socket !== this.#current) return;
     try {
       return this.#handlers.frame(header, payload) ?? undefined;
@@ -176,7 +184,7 @@ export class SessionLink {
     else this.#violation(socket, 'the proof does not verify');
   }
 
-  #hello(socket: WebSocket, state: SocketState, hello: Hello): void {
+  #hello(socket: WebSocket, state: SocketState, hello: Hello): undefined {
     const record = this.#row.maybe;
     if (state.phase !== 'proved' || hello.protocol !== PROTOCOL_VERSION) {
       return this.#violation(socket, 'hello out of order or of another protocol');
@@ -196,7 +204,7 @@ export class SessionLink {
     this.#link(socket, state, hello);
   }
 
-  #link(socket: WebSocket, state: SocketState, hello: Hello): void {
+  #link(socket: WebSocket, state: SocketState, hello: Hello): undefined {
     for (const other of this.#linkedSockets()) if (other !== socket) this.#retire(other);
     this.#current = socket;
     this.#write(socket, { ...state, phase: 'linked', linkedAtMs: Date.now() });
@@ -218,7 +226,7 @@ export class SessionLink {
     close(socket, CLOSE.normal, 'replaced');
   }
 
-  #fence(socket: WebSocket): void {
+  #fence(socket: WebSocket): undefined {
     const frame: SessionLinkDown = { type: 'fenced', epoch: this.#row.maybe?.epoch ?? 0 };
     try {
       socket.send(encodeFrame(frame));
@@ -228,12 +236,12 @@ export class SessionLink {
     this.#retire(socket);
   }
 
-  #violation(socket: WebSocket, detail: string): void {
+  #violation(socket: WebSocket, detail: string): undefined {
     logWarning('session_link_violation', { session_id: this.#state(socket)?.sessionId, detail });
     this.#drop(socket, CLOSE.violation);
   }
 
-  #drop(socket: WebSocket, code: number): void {
+  #drop(socket: WebSocket, code: number): undefined {
     const state = this.#state(socket);
     if (state !== undefined) this.#write(socket, { ...state, phase: 'refused' });
     close(socket, code, 'protocol violation');

@@ -33,7 +33,7 @@ import {
   type ReceiptExport,
   type SessionPort,
 } from './port.ts';
-import type { ExecutionRecord } from './records.ts';
+import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { SessionRuntime } from './runtime.ts';
 
 export class SessionObject extends DurableObject<Env> implements SessionPort {
@@ -105,7 +105,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   async getExecution(
     caller: Caller,
     executionId: string,
-    encoding?: 'utf-8' | 'base64' | undefined,
+    encoding?: 'utf-8' | 'base64',
   ): Promise<Outcome<Execution>> {
     const found = find(this.#parts, caller, executionId);
     if (!found.ok) return found;
@@ -144,7 +144,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
         ? success({ execution_id: null })
         : failure('not_found', 'no such execution');
     }
-    if (record.status === 'queued') {
+    if (isToBeSent(record)) {
       executions.end(record, { status: 'cancelled', reason: 'interrupted' });
       return success({ execution_id: record.executionId });
     }

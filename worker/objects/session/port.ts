@@ -66,7 +66,7 @@ export interface SessionPort {
   getExecution(
     caller: Caller,
     executionId: string,
-    encoding?: 'utf-8' | 'base64' | undefined,
+    encoding?: 'utf-8' | 'base64',
   ): Promise<Outcome<Execution>>;
   /** Tool of an execution: what its scope is judged by. */
   toolOf(caller: Caller, executionId: string): Promise<Outcome<string>>;

@@ -10,8 +10,8 @@ import { importPublicKey, keyIdOf } from '../../../shared/ed25519.ts';
 import type { ExecutionOutcome } from '../../../shared/execution.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
 import { FIRST_PREVIOUS_SHA256, type Receipt } from '../../../shared/receipt.ts';
-import { readReceipt } from '../../../shared/receipt-verify.ts';
-import type { ExecutionRecord, SessionRecord } from './records.ts';
+import { readEnvelope } from '../../../shared/receipt-verify.ts';
+import type { ExecutionRecord, SessionFacts, SessionRecord } from './records.ts';
 
 export interface Claim {
   envelope: Envelope;
@@ -27,7 +27,7 @@ export type CheckedReceipt =
   | { ok: false; detail: string };
 
 export async function checkReceipt(claim: Claim): Promise<CheckedReceipt> {
-  const read = readReceipt(claim.envelope);
+  const read = readEnvelope(claim.envelope);
   if (!read.ok) return refuse(read.detail);
   const { receipt, payload, envelope } = read.value;
   const wrong =
@@ -83,6 +83,16 @@ async function hostKey(x: string | null): Promise<HostKey | undefined> {
   return key;
 }
 
+const tenantHashes = new WeakMap<SessionFacts, string>();
+
+async function tenantSha256(facts: SessionFacts): Promise<string> {
+  const known = tenantHashes.get(facts);
+  if (known !== undefined) return known;
+  const sha256 = await sha256Hex(facts.tenant);
+  tenantHashes.set(facts, sha256);
+  return sha256;
+}
+
 async function identityFault(receipt: Receipt, { record, session }: Claim): Promise<string | undefined> {
   const { facts, hostKeyX } = session;
   const grant = record.grants.find(({ jti }) => jti === receipt.grant_jti);
@@ -91,7 +101,7 @@ async function identityFault(receipt: Receipt, { record, session }: Claim): Prom
     key_id: (await hostKey(hostKeyX))?.keyId ?? '',
     session_id: facts.sessionId,
     execution_id: record.executionId,
-    tenant_sha256: await sha256Hex(facts.tenant),
+    tenant_sha256: await tenantSha256(facts),
     epoch: record.epoch,
     grant_sha256: grant?.sha256 ?? '',
     args_sha256: record.argsSha256,
@@ -134,6 +144,9 @@ function outcomeFault(receipt: Receipt, outcome: ExecutionOutcome): string | und
   return differing === undefined ? undefined : `${differing[0]} differs between receipt and outcome`;
 }
 
+/** Most calls leave one stream empty. */
+const SHA256_OF_NOTHING = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
+
 /** What is shown as whole must hash to what the host signed. */
 async function streamFault(receipt: Receipt, { stream }: Claim): Promise<string | undefined> {
   if (stream === undefined) return undefined;
@@ -141,7 +154,8 @@ async function streamFault(receipt: Receipt, { stream }: Claim): Promise<string 
     const signed = receipt[name];
     if (signed.truncated) continue;
     const bytes = stream(name);
-    if (bytes.length !== signed.bytes || (await sha256Hex(bytes)) !== signed.sha256) {
+    const sha256 = bytes.length === 0 ? SHA256_OF_NOTHING : await sha256Hex(bytes);
+    if (bytes.length !== signed.bytes || sha256 !== signed.sha256) {
       return `the bytes of ${name} are not those of the receipt`;
     }
   }

@@ -103,10 +103,22 @@ export const ExecutionRecordSchema = z.object({
   admitMs: z.number(),
   placeMs: z.number(),
   interruptRequested: Flag,
+  /** Whether the host, or nobody, vouches for output that is not here. */
+  truncated: Flag,
+  /** Bytes of its output and results in rows. */
+  contentBytes: z.number(),
   /** Place of its receipt in the chain. */
   receiptSeq: z.number().nullable(),
 });
 export type ExecutionRecord = z.infer<typeof ExecutionRecordSchema>;
+
+/**
+ * Whether an execution has still to be sent: it is queued, or its sandbox was lost before it started. Such a one is
+ * `granted` without a deadline.
+ */
+export function isToBeSent({ status, deadlineAtMs }: ExecutionRecord): boolean {
+  return status === 'queued' || (status === 'granted' && deadlineAtMs === null);
+}
 
 export interface OutputPiece {
   stream: StreamName;

@@ -53,12 +53,19 @@ export class Recovery {
   }
 
   async #replace(sinceMs: number): Promise<void> {
+    if (this.#sandbox.attaching === undefined && !(await this.#sandbox.isHostConnected())) {
+      return this.#waitForHost(sinceMs);
+    }
     const attached = await this.#sandbox.replace();
     if (attached.ok || this.#row.record.state !== 'running') return;
     this.#sandbox.markLost('link_lost');
-    if (attached.code !== 'no_host_available') return this.#port.refuse(attached);
-    if (Date.now() - sinceMs >= HOST_DEAD_MS) return this.#port.hostLost();
-    await pause();
+    if (attached.code === 'no_host_available') await this.#waitForHost(sinceMs);
+    else this.#port.refuse(attached);
+  }
+
+  async #waitForHost(sinceMs: number): Promise<void> {
+    if (Date.now() - sinceMs >= HOST_DEAD_MS) this.#port.hostLost();
+    else await pause();
   }
 
   /** The link is down though the sandbox was not said to be gone, or its attach is older than this object. */

@@ -27,14 +27,13 @@ export const NO_CONTENT: ExecutionContent = { pieces: [], parts: [] };
 
 export function executionView(record: ExecutionRecord, store: SessionStore, options: ViewOptions): Execution {
   const ended = isTerminal(record.status);
-  const pieces = store.outputRows(
-    record.n,
-    { from: 0, to: Number.MAX_SAFE_INTEGER },
-    Number.POSITIVE_INFINITY,
-  );
+  const { pieces, parts } = options.content ?? {
+    pieces: store.allOutput(record.n),
+    parts: store.parts(record.n),
+  };
   const stdout = inlineStream(pieces, 'stdout', record.stdoutBytes);
   const stderr = inlineStream(pieces, 'stderr', record.stderrBytes);
-  const { value, structured, results } = resultParts(store.parts(record.n));
+  const { value, structured, results } = resultParts(parts);
   const text = (stream: InlineStream) =>
     options.withoutText === true ? '' : inlineText(stream, options.encoding);
   return {
@@ -47,7 +46,7 @@ export function executionView(record: ExecutionRecord, store: SessionStore, opti
     stdout: text(stdout),
     stderr: text(stderr),
     encoding: options.encoding,
-    truncated: ended && (stdout.truncated || stderr.truncated),
+    truncated: record.truncated || (ended && (stdout.truncated || stderr.truncated)),
     stdout_bytes: stdout.totalBytes,
     stderr_bytes: stderr.totalBytes,
     value,
@@ -61,7 +60,8 @@ export function executionView(record: ExecutionRecord, store: SessionStore, opti
     finished_at: record.finishedAt,
     duration_ms: record.durationMs,
     timings_ms: ended ? { admit: record.admitMs, place: record.placeMs, exec: record.durationMs ?? 0 } : null,
-    receipt: options.receipt ?? (record.receiptSeq === null ? null : (store.receipt(record.receiptSeq) ?? null)),
+    receipt:
+      options.receipt ?? (record.receiptSeq === null ? null : (store.receipt(record.receiptSeq) ?? null)),
   };
 }
 

@@ -11,7 +11,7 @@ import { Executions } from './executions.ts';
 import { Intake } from './intake.ts';
 import { SessionLink } from './link.ts';
 import { EventLogs } from './logs.ts';
-import type { ExecutionRecord } from './records.ts';
+import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { Recovery } from './recovery.ts';
 import { type LostReason, SandboxKeeper } from './sandbox.ts';
 import { SessionRow } from './session-row.ts';
@@ -19,6 +19,10 @@ import { SessionStore } from './store.ts';
 
 /** How long a host that did not answer in time has to stop what it was at. */
 const STOP_GRACE_MS = 3_000;
+/** How long a host that was started anew has to tell what became of a sandbox. */
+const LOSS_NOTICE_MS = 5_000;
+/** Sandboxes that may be lost under one execution before it starts. */
+const MAX_SANDBOXES_TRIED = 3;
 
 export interface RuntimePort {
   /** The first execution of a session that ends with it has ended. */
@@ -45,6 +49,9 @@ export class SessionRuntime {
   readonly #port: RuntimePort;
   /** A call that was given up and that the host was asked to stop. */
   #abandoned: { record: ExecutionRecord; timer: ReturnType<typeof setTimeout> } | undefined;
+
+  /** The host has begun a new stream: it was started anew, and says in a moment that the sandbox is gone. */
+  #lossTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(parts: {
     context: DurableObjectState;
@@ -83,10 +90,10 @@ export class SessionRuntime {
     });
     this.#recovery = new Recovery(row, this.sandbox, {
       isLinkUp: () => this.link.isUp,
-      hasWork: () => this.executions.firstQueued !== undefined && this.executions.inFlight === undefined,
+      hasWork: () => this.executions.firstToSend !== undefined && this.executions.inFlight === undefined,
       usable: () => void this.dispatch.pump(),
       refuse: (why) => {
-        const first = this.executions.firstQueued;
+        const first = this.executions.firstToSend;
         if (first !== undefined) this.executions.end(first, { status: 'refused', reason: why.code });
       },
       hostLost: () => this.#port.hostLost(),
@@ -97,8 +104,11 @@ export class SessionRuntime {
       configuration,
       link,
       port: {
-        isHostBusy: () => this.#abandoned !== undefined,
-        prepare: () => this.#recovery.start(),
+        isHostBusy: () => this.#abandoned !== undefined || this.#lossTimer !== undefined,
+        prepare: () => {
+          this.#recovery.start();
+          this.look();
+        },
         sent: (record) => {
           if (this.executions.isAwaited(record)) this.deadlines.arm(record);
           this.look();
@@ -115,6 +125,12 @@ export class SessionRuntime {
       port: {
         ready: () => this.#sandboxReady(),
         sandboxLost: (reason) => this.sandboxLost(reason),
+        sandboxFailed: (record) => {
+          this.sendAgain(record);
+          this.sandboxLost('crashed');
+        },
+        receiptRefused: () => this.#receiptRefused(),
+        useless: () => this.link.tookUseless(),
         endedLate: (record) => {
           if (this.#abandoned?.record.n === record.n) this.#isFree();
         },
@@ -148,10 +164,20 @@ export class SessionRuntime {
   }
 
   #streamBegins(streamId: string): number {
-    const isSame = this.row.record.streamId === streamId;
+    const { streamId: before } = this.row.record;
+    const isSame = before === streamId;
     const acked = this.#acknowledgement.restart(isSame);
+    if (!isSame && before !== null) this.#expectLoss();
     if (!isSame) this.row.patch({ streamId, lastSeq: 0 });
     return acked;
+  }
+
+  #expectLoss(): void {
+    clearTimeout(this.#lossTimer ?? null);
+    this.#lossTimer = setTimeout(() => {
+      this.#lossTimer = undefined;
+      void this.#resend();
+    }, LOSS_NOTICE_MS);
   }
 
   #linkUp(): void {
@@ -160,8 +186,9 @@ export class SessionRuntime {
   }
 
   async #resend(): Promise<void> {
+    if (this.#lossTimer !== undefined) return;
     for (const record of this.executions.open) {
-      if (record.status === 'queued') continue;
+      if (isToBeSent(record)) continue;
       await this.dispatch.resend(record);
       if (record.interruptRequested) await this.dispatch.interrupt(record);
     }
@@ -179,11 +206,43 @@ export class SessionRuntime {
     void this.dispatch.pump();
   }
 
+  /** The host says that the sandbox is gone; all that it had to say of executions it has said before. */
   sandboxLost(reason: LostReason): void {
-    if (!this.row.isLive) return this.sandbox.markDestroyed();
+    clearTimeout(this.#lossTimer ?? null);
+    this.#lossTimer = undefined;
+    if (!this.row.isLive) {
+      this.sandbox.markDestroyed();
+      return;
+    }
+    for (const record of this.executions.open) {
+      if (record.status === 'granted' && !isToBeSent(record)) this.sendAgain(record);
+    }
+    this.linkLost(reason);
+  }
+
+  /** The sandbox is taken for lost. What of its executions the host knows is not known here. */
+  linkLost(reason: LostReason | 'link_lost'): void {
     this.sandbox.markLost(reason);
     this.deadlines.shorten(this.executions.open, Date.now());
     if (this.executions.inFlight === undefined) void this.dispatch.pump();
+  }
+
+  /** Its host and this object no longer mean the same chain: the next sandbox begins at the head known here. */
+  #receiptRefused(): void {
+    clearTimeout(this.#lossTimer ?? null);
+    this.#lossTimer = undefined;
+    this.sandbox.abandon('receipt_refused');
+    for (const record of this.executions.open.slice()) {
+      if (!isToBeSent(record)) this.executions.end(record, { status: 'unknown', reason: 'receipt_refused' });
+    }
+    this.#isFree();
+  }
+
+  /** Nothing of it ran. One that no sandbox takes is refused in the end. */
+  sendAgain(record: ExecutionRecord): void {
+    this.deadlines.disarm(record);
+    if (record.grants.length < MAX_SANDBOXES_TRIED) this.executions.sendAgain(record);
+    else this.executions.end(record, { status: 'refused', reason: 'sandbox_failed' });
   }
 
   #giveUp(record: ExecutionRecord): void {

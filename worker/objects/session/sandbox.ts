@@ -106,7 +106,8 @@ export class SandboxKeeper {
     const { sandbox, facts } = this.#row.record;
     if (sandbox !== 'attaching') return;
     if (frame.image !== facts.imageDigest) {
-      return this.#settle(failure('image_refused', 'the host made a sandbox of another image'));
+      this.#settle(failure('image_refused', 'the host made a sandbox of another image'));
+      return;
     }
     const patch = { sandbox: 'ready', sandboxId: frame.sandbox_id, attachAtMs: null } as const;
     if (this.#row.record.state === 'creating') this.#row.move('running', patch);
@@ -130,11 +131,18 @@ export class SandboxKeeper {
     return (attachAtMs ?? 0) + ATTACH_TIMEOUT_MS;
   }
 
-  markLost(reason: LostReason | 'link_lost'): void {
+  markLost(reason: string): void {
     const { sandbox, facts } = this.#row.record;
     if (sandbox === 'lost' || sandbox === 'destroyed') return;
     logInfo('sandbox_lost', { session_id: facts.sessionId, reason });
     this.#row.patch({ sandbox: 'lost', sandboxId: null, linkDownAtMs: null });
+  }
+
+  /** Gives a sandbox up that may live: its host ends it, and whatever it still says is of a former epoch. */
+  abandon(reason: string): void {
+    this.markLost(reason);
+    this.#row.patch({ epoch: this.#row.record.epoch + 1, streamId: null, lastSeq: 0 });
+    this.#link().fence();
   }
 
   /** The sandbox of a session that ends is known to be gone. */

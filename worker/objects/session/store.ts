@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS execution (
   exitCode INTEGER, signal TEXT, error TEXT, reason TEXT, stateLost INTEGER NOT NULL,
   stdoutBytes INTEGER NOT NULL, stderrBytes INTEGER NOT NULL,
   admitMs REAL NOT NULL, placeMs REAL NOT NULL, interruptRequested INTEGER NOT NULL,
-  receiptSeq INTEGER
+  truncated INTEGER NOT NULL, contentBytes INTEGER NOT NULL, receiptSeq INTEGER
 );
 CREATE UNIQUE INDEX IF NOT EXISTS execution_by_key ON execution (idempotencyKey) WHERE idempotencyKey IS NOT NULL;
 -- No index of the open ones: it would be written twice by every call, and is only asked for when the object starts.
@@ -147,9 +147,15 @@ export class SessionStore {
 
   /** The highest number that a grant of an execution had. */
   lastGrantSeq(): number {
-    const [row] = this.#sql.exec("SELECT grants FROM execution WHERE grants <> '[]' ORDER BY n DESC LIMIT 1").toArray();
+    const [row] = this.#sql
+      .exec("SELECT grants FROM execution WHERE grants <> '[]' ORDER BY n DESC LIMIT 1")
+      .toArray();
     if (row === undefined) return 0;
-    return Math.max(...json(z.array(GrantReferenceSchema)).parse(row['grants']).map(({ seq }) => seq));
+    return Math.max(
+      ...json(z.array(GrantReferenceSchema))
+        .parse(row.grants)
+        .map(({ seq }) => seq),
+    );
   }
 
   /** Newest first, those before number `before`. */
@@ -158,11 +164,11 @@ export class SessionStore {
   }
 
   lastNumber(): number {
-    return Number(this.#sql.exec('SELECT COALESCE(MAX(n), 0) AS n FROM execution').one()['n']);
+    return Number(this.#sql.exec('SELECT COALESCE(MAX(n), 0) AS n FROM execution').one().n);
   }
 
   executionCount(): number {
-    return Number(this.#sql.exec('SELECT COUNT(*) AS count FROM execution').one()['count']);
+    return Number(this.#sql.exec('SELECT COUNT(*) AS count FROM execution').one().count);
   }
 
   #executions(clause: string, ...bindings: (string | number)[]): ExecutionRecord[] {
@@ -190,7 +196,8 @@ export class SessionStore {
     const cursor = this.#sql.exec(
       'SELECT id, stream, offset, bytes FROM output WHERE id >= ? AND id < ? ORDER BY id',
       base + range.from,
-      base + range.to,
+      // Beyond them lie the rows of the next execution.
+      base + Math.min(range.to, ROWS_PER_EXECUTION),
     );
     for (const raw of cursor) {
       const { id, ...piece } = OutputRowSchema.parse(raw);
@@ -246,14 +253,14 @@ export class SessionStore {
 
   receipt(seq: number): Envelope | undefined {
     const [row] = this.#sql.exec('SELECT envelope FROM receipt WHERE seq = ?', seq).toArray();
-    return row === undefined ? undefined : json(EnvelopeSchema).parse(row['envelope']);
+    return row === undefined ? undefined : json(EnvelopeSchema).parse(row.envelope);
   }
 
   receipts(limit: number): Envelope[] {
     return this.#sql
       .exec('SELECT envelope FROM receipt ORDER BY seq LIMIT ?', limit)
       .toArray()
-      .map((row) => json(EnvelopeSchema).parse(row['envelope']));
+      .map((row) => json(EnvelopeSchema).parse(row.envelope));
   }
 
   /** Removes an ended execution with its output; its receipt stays, the chain would break without it. */
@@ -272,17 +279,47 @@ export class SessionStore {
     }
   }
 
+  contentBytes(): number {
+    return Number(
+      this.#sql.exec('SELECT COALESCE(SUM(contentBytes), 0) AS bytes FROM execution').one().bytes,
+    );
+  }
+
+  /** Ended executions that have content, oldest first. */
+  endedWithContent(limit: number): { n: number; contentBytes: number }[] {
+    return this.#sql
+      .exec(
+        `SELECT n, contentBytes FROM execution WHERE contentBytes > 0 AND NOT (${OPEN}) ORDER BY n LIMIT ?`,
+        limit,
+      )
+      .toArray()
+      .map((row) => ({ n: Number(row.n), contentBytes: Number(row.contentBytes) }));
+  }
+
   oldestEnded(limit: number): { n: number }[] {
     return this.#sql
       .exec(`SELECT n FROM execution WHERE NOT (${OPEN}) ORDER BY n LIMIT ?`, limit)
       .toArray()
-      .map((row) => ({ n: Number(row['n']) }));
+      .map((row) => ({ n: Number(row.n) }));
+  }
+
+  /** Ended executions that no idempotency key since then asks for, but for the newest `kept` of them. */
+  unkeyedBeyond(kept: number, sinceMs: number): { n: number }[] {
+    return this.#sql
+      .exec(
+        `SELECT n FROM execution WHERE NOT (${OPEN}) AND (idempotencyKey IS NULL OR createdAtMs < ?)
+         ORDER BY n DESC LIMIT -1 OFFSET ?`,
+        sinceMs,
+        kept,
+      )
+      .toArray()
+      .map((row) => ({ n: Number(row.n) }));
   }
 
   /** What is left of a destroyed session: executions that an idempotency key may still ask for. */
   deleteUnkeyed(): void {
     const rows = this.#sql.exec('SELECT n FROM execution WHERE idempotencyKey IS NULL').toArray();
-    for (const row of rows) this.deleteExecution(Number(row['n']));
+    for (const row of rows) this.deleteExecution(Number(row.n));
   }
 
   deleteHistory(): void {
@@ -290,11 +327,7 @@ export class SessionStore {
   }
 
   #insert(table: string, row: Record<string, Value>): void {
-    const columns = Object.keys(row);
-    this.#sql.exec(
-      `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${columns.map(() => '?').join(', ')})`,
-      ...Object.values(row).map(stored),
-    );
+    this.#sql.exec(insertText(table, Object.keys(row)), ...Object.values(row).map(stored));
   }
 
   #update(
@@ -310,6 +343,10 @@ export class SessionStore {
       key.value,
     );
   }
+}
+
+function insertText(table: string, columns: readonly string[]): string {
+  return `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${'?, '.repeat(columns.length - 1)}?)`;
 }
 
 function stored(value: Value): string | number | null | ArrayBuffer | Uint8Array {

@@ -21,6 +21,9 @@ CREATE INDEX IF NOT EXISTS create_key_by_age ON create_key (created_at);
 `;
 
 const EntrySchema = SessionListSchema.shape.sessions.element;
+const EntryRowSchema = z.object({
+  entry: z.string().transform((text) => EntrySchema.parse(JSON.parse(text))),
+});
 
 const ReservationSchema = z.object({ fingerprint: z.string(), session_id: z.string() });
 export type Reservation = z.infer<typeof ReservationSchema>;
@@ -70,7 +73,7 @@ export class TenantStore {
             position.sessionId,
             limit,
           );
-    return rows.toArray().map((row) => EntrySchema.parse(JSON.parse(String(row['entry']))));
+    return rows.toArray().map((row) => EntryRowSchema.parse(row).entry);
   }
 
   reservation(key: string): Reservation | undefined {

@@ -5,7 +5,15 @@ import type { ExecutionDouble } from '../../../fixtures/host-double/execution-do
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { assembled, executeStream } from '../../harness/event-reader.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
-import { call, caller, createOn, newId, openSession, sessionStub, type TestSession } from '../../harness/sessions.ts';
+import {
+  call,
+  caller,
+  createOn,
+  newId,
+  openSession,
+  sessionStub,
+  type TestSession,
+} from '../../harness/sessions.ts';
 
 let host: HostDouble;
 let session: TestSession;
@@ -29,7 +37,10 @@ afterEach(() => {
 
 const objectStub = () => env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${session.id}`));
 const listed = async () => {
-  const answer = await env.TENANT.getByName(caller.tenant).listSessions({ subject: caller.subject, limit: 100 });
+  const answer = await env.TENANT.getByName(caller.tenant).listSessions({
+    subject: caller.subject,
+    limit: 100,
+  });
   if (!answer.ok) throw new Error(answer.detail);
   return answer.value.sessions.map(({ session_id }) => session_id);
 };
@@ -150,6 +161,20 @@ describe('a session that ends by itself', () => {
     vi.setSystemTime(endedAtMs + 90_000_000);
     await runDurableObjectAlarm(objectStub());
     expect(await session.stub.execute(call('keyed', { key: 'k' }))).toMatchObject({ code: 'not_found' });
+  });
+});
+
+describe('a session that could not be made', () => {
+  test('says why for a day, and is gone after that', async () => {
+    host.refuseAttach = 'host_full';
+    const id = await newId();
+    await createOn(host, id);
+    const stub = env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${id}`));
+    expect(await sessionStub(id).describe(caller)).toMatchObject({ value: { state: 'error' } });
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 86_500_000 });
+    await runDurableObjectAlarm(stub);
+    await runDurableObjectAlarm(stub);
+    expect(await sessionStub(id).describe(caller)).toMatchObject({ code: 'not_found' });
   });
 });
 

@@ -24,7 +24,7 @@ afterEach(() => host.close());
 async function finish(index: number): Promise<void> {
   await host.until(() => running.length > index);
   const execution = running[index];
-  await execution?.write('stdout', String(execution.arguments['command']));
+  await execution?.write('stdout', String(execution.arguments.command));
   await execution?.finish();
 }
 
@@ -41,10 +41,9 @@ describe('the queue of a session', () => {
     for (const index of [0, 1, 2]) await finish(index);
     const results = await Promise.all(answers);
     expect(results.map((result) => result.ok && result.value.stdout)).toEqual(['a', 'b', 'c']);
-    expect(running.map((execution) => execution.arguments['command'])).toEqual(['a', 'b', 'c']);
-    expect(running.map(({ claims }) => claims.seq)).toEqual(
-      [...running.map(({ claims }) => claims.seq)].sort((left, right) => left - right),
-    );
+    expect(running.map((execution) => execution.arguments.command)).toEqual(['a', 'b', 'c']);
+    const seqs = running.map(({ claims }) => claims.seq);
+    expect(seqs).toEqual(seqs.toSorted((left, right) => left - right));
   });
 
   test('refuses the call that is one too many, and takes it when there is room', async () => {

@@ -1,12 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Envelope } from '../../../../shared/dsse.ts';
-import { generatePrivateJwk, importPrivateKey, keyIdOf } from '../../../../shared/ed25519.ts';
+import { generatePrivateJwk, keyIdOf } from '../../../../shared/ed25519.ts';
 import { toBase64, utf8 } from '../../../../shared/encoding.ts';
 import { newId } from '../../../../shared/ids.ts';
 import { verifyChain } from '../../../../shared/receipt-verify.ts';
 import type { ExecutionDouble, FinishOptions } from '../../../fixtures/host-double/execution-double.ts';
-import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
-import { signReceipt } from '../../../fixtures/host-double/receipts.ts';
+import { echo, type HostDouble, webCrypto } from '../../../fixtures/host-double/host-double.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
 import { call, caller, openSession, type TestSession } from '../../harness/sessions.ts';
 
@@ -20,7 +19,7 @@ beforeEach(async () => {
 });
 afterEach(() => host.close());
 
-async function begin(): Promise<{ answer: Promise<unknown> }> {
+async function begin(body: Record<string, unknown> = {}): Promise<{ answer: Promise<unknown> }> {
   const started = Promise.withResolvers<void>();
   host.script = async (execution) => {
     running = execution;
@@ -28,35 +27,41 @@ async function begin(): Promise<{ answer: Promise<unknown> }> {
     await execution.write('stdout', 'true');
     started.resolve();
   };
-  const answer = session.stub.execute(call('x'));
+  const answer = session.stub.execute(call('x', { body }));
   await started.promise;
   return { answer };
 }
 
-async function isOpenAfter(send: () => Promise<void> | void): Promise<void> {
-  await send();
-  const double = host.session(session.id);
-  // Acknowledged means judged: a frame that was dropped need not come again.
-  await host.until(() => double.ackedSeq === double.lastSeq);
-  expect(await session.stub.getExecution(caller, running.id)).toMatchObject({ value: { status: 'running' } });
+/** What the host signed is not taken: nothing is said of the end, and the next call finds a host and a chain that fit. */
+async function isRefused(answer: Promise<unknown>): Promise<void> {
+  expect(await answer).toMatchObject({
+    ok: true,
+    value: { status: 'unknown', reason: 'receipt_refused', stdout: 'true', truncated: true, receipt: null },
+  });
+  const former = host.session(session.id);
+  await host.until(() => former.heard.some(({ type }) => type === 'fenced'));
+  host.script = echo;
+  for (const text of ['a', 'b']) {
+    expect(await session.stub.execute(call(text))).toMatchObject({
+      value: { status: 'succeeded', stdout: text, state_lost: text === 'a' },
+    });
+  }
+  expect(host.session(session.id).epoch).toBeGreaterThan(former.epoch);
+  expect(host.session(session.id).attach.chain.seq).toBe(0);
+  await chainHas(2);
 }
 
-async function endsWell(): Promise<void> {
-  await running.finish();
-  await host.until(() => host.session(session.id).ackedSeq === host.session(session.id).lastSeq);
-  expect(await session.stub.getExecution(caller, running.id)).toMatchObject({
-    value: { status: 'succeeded', stdout: 'true' },
-  });
+async function chainHas(count: number): Promise<void> {
   const exported = await session.stub.receipts(caller);
   if (!exported.ok) throw new Error(exported.detail);
   const { receipts, keys } = exported.value;
-  expect(receipts).toHaveLength(1);
+  expect(receipts).toHaveLength(count);
   expect(await verifyChain(receipts, keys, session.id)).toMatchObject({ ok: true });
 }
 
 async function foreignKey() {
   const jwk = await generatePrivateJwk();
-  return { hostId: host.hostId, keyId: await keyIdOf(jwk), privateKey: await importPrivateKey(jwk) };
+  return { hostId: host.hostId, keyId: await keyIdOf(jwk), crypto: await webCrypto(jwk) };
 }
 
 function withPayload(envelope: Envelope, change: (text: string) => string): Envelope {
@@ -76,10 +81,18 @@ const WRONG: [string, FinishOptions][] = [
   ],
   [
     'A54 two signatures',
-    { envelope: (envelope) => ({ ...envelope, signatures: [...envelope.signatures, ...envelope.signatures] }) },
+    {
+      envelope: (envelope) => ({ ...envelope, signatures: [...envelope.signatures, ...envelope.signatures] }),
+    },
   ],
-  ['A54 another payload type', { envelope: (envelope) => ({ ...envelope, payloadType: 'application/json' }) }],
-  ['A54 an older version', { envelope: (envelope) => withPayload(envelope, (text) => text.replace('"v":1', '"v":0')) }],
+  [
+    'A54 another payload type',
+    { envelope: (envelope) => ({ ...envelope, payloadType: 'application/json' }) },
+  ],
+  [
+    'A54 an older version',
+    { envelope: (envelope) => withPayload(envelope, (text) => text.replace('"v":1', '"v":0')) },
+  ],
   [
     'A53 a payload changed after signing',
     { envelope: (envelope) => withPayload(envelope, (text) => text.replace('"cpu_ms":1', '"cpu_ms":2')) },
@@ -94,7 +107,10 @@ const WRONG: [string, FinishOptions][] = [
   ['another image', { receipt: (receipt) => ({ ...receipt, image: `sha256:${'2'.repeat(64)}` }) }],
   ['another tool', { receipt: (receipt) => ({ ...receipt, tool: 'python' }) }],
   ['another epoch', { receipt: (receipt) => ({ ...receipt, epoch: 2 }) }],
-  ['more memory than was granted', { receipt: (receipt) => ({ ...receipt, limits: { ...receipt.limits, memory_bytes: 2 ** 31 } }) }],
+  [
+    'more memory than was granted',
+    { receipt: (receipt) => ({ ...receipt, limits: { ...receipt.limits, memory_bytes: 2 ** 31 } }) },
+  ],
   ['a gap in the chain', { receipt: (receipt) => ({ ...receipt, seq: 2 }) }],
   ['another place in the chain', { receipt: (receipt) => ({ ...receipt, prev_sha256: '1'.repeat(64) }) }],
   ['another status than the outcome', { receipt: (receipt) => ({ ...receipt, status: 'failed' }) }],
@@ -110,44 +126,64 @@ const WRONG: [string, FinishOptions][] = [
 ];
 
 describe('a receipt', () => {
-  test.each(WRONG)('with %s is dropped, and the execution stays open', async (_name, options) => {
+  test.each(WRONG)('with %s is refused, and the next call has another sandbox', async (_name, options) => {
     const { answer } = await begin();
-    await isOpenAfter(() => running.finish({ ...options, offChain: true }));
-    await endsWell();
-    expect(await answer).toMatchObject({ ok: true, value: { status: 'succeeded' } });
+    await running.finish(options);
+    await isRefused(answer);
   });
 
-  test('by the key of another host is dropped (A53)', async () => {
-    await begin();
-    const identity = await foreignKey();
-    const signed = Promise.withResolvers<Envelope>();
-    await isOpenAfter(async () => {
-      await running.finish({
-        offChain: true,
-        receipt: (receipt) => {
-          void signReceipt(receipt, identity).then(({ envelope }) => signed.resolve(envelope));
-          return { ...receipt, seq: 99 };
-        },
-      });
-      const envelope = await signed.promise;
-      await running.finish({ offChain: true, envelope: () => envelope });
+  test('by the key of another host is refused (A53)', async () => {
+    const { answer } = await begin();
+    host.session(session.id).identity = await foreignKey();
+    await running.finish();
+    await isRefused(answer);
+  });
+
+  test('that is refused lets calls that wait run in the next sandbox, once', async () => {
+    const { answer } = await begin();
+    host.script = echo;
+    const waiting = ['a', 'b'].map((text) => session.stub.execute(call(text)));
+    await host.until(() => host.session(session.id).executions.size === 1);
+    const former = host.session(session.id);
+    await running.finish({ receipt: (receipt) => ({ ...receipt, args_sha256: '0'.repeat(64) }) });
+    expect(await answer).toMatchObject({ value: { status: 'unknown', reason: 'receipt_refused' } });
+    expect(await Promise.all(waiting)).toMatchObject([
+      { value: { status: 'succeeded', stdout: 'a', state_lost: true } },
+      { value: { status: 'succeeded', stdout: 'b', state_lost: false } },
+    ]);
+    expect(former.executions.size).toBe(1);
+    await chainHas(2);
+  });
+
+  test('that is refused after its call was given up is followed by a sandbox that fits too', async () => {
+    const { answer } = await begin({ timeout_ms: 1_000 });
+    expect(await answer).toMatchObject({ ok: false, code: 'host_unresponsive' });
+    const former = host.session(session.id);
+    await running.finish({ receipt: (receipt) => ({ ...receipt, args_sha256: '0'.repeat(64) }) });
+    await host.until(() => former.heard.some(({ type }) => type === 'fenced'));
+    host.script = echo;
+    expect(await session.stub.execute(call('a'))).toMatchObject({ value: { status: 'succeeded' } });
+    expect(await session.stub.getExecution(caller, running.id)).toMatchObject({
+      value: { status: 'unknown', reason: 'host_unresponsive', receipt: null },
     });
-    await endsWell();
-  });
+    await chainHas(1);
+  }, 15_000);
 
-  test('for an execution that was never sent, or has ended, changes nothing (A52)', async () => {
+  test('for an execution that has ended, or was never sent, is not taken into the chain (A52)', async () => {
     await begin();
     await running.finish();
     const double = host.session(session.id);
     await host.until(() => double.ackedSeq === double.lastSeq);
     const before = await session.stub.getExecution(caller, running.id);
-    await running.finish({ status: 'failed', exit_code: 1 });
+    await running.finish({ status: 'failed', exit_code: 1, offChain: true });
+    await host.until(() => double.ackedSeq === double.lastSeq);
     Object.defineProperty(running, 'id', { value: newId('exe') });
     await running.finish();
-    await host.until(() => double.ackedSeq === double.lastSeq);
-    const exported = await session.stub.receipts(caller);
-    expect(exported.ok && exported.value.receipts).toHaveLength(1);
+    await host.until(() => double.heard.some(({ type }) => type === 'fenced'));
     if (!before.ok) throw new Error(before.detail);
     expect(await session.stub.getExecution(caller, before.value.execution_id)).toEqual(before);
+    host.script = echo;
+    expect(await session.stub.execute(call('a'))).toMatchObject({ value: { status: 'succeeded' } });
+    await chainHas(2);
   });
 });

@@ -1,7 +1,13 @@
 import { evictDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { INLINE_HEAD_BYTES, INLINE_TAIL_BYTES, REPLAY_RING_BYTES, REPLAY_WINDOW_BYTES } from '../../../../shared/limits.ts';
+import {
+  INLINE_HEAD_BYTES,
+  INLINE_TAIL_BYTES,
+  READER_GRACE_MS,
+  REPLAY_RING_BYTES,
+  REPLAY_WINDOW_BYTES,
+} from '../../../../shared/limits.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { assembled, EventReader, events, executeStream } from '../../harness/event-reader.ts';
@@ -62,7 +68,14 @@ describe('an event stream', () => {
     expect((await stream.next())?.data).toEqual({ event: 'result', mime: 'image/png', data: 'iVBO' });
     expect((await stream.next())?.data).toMatchObject({
       event: 'end',
-      execution: { status: 'succeeded', value: '42', stdout: '', stderr: '', stdout_bytes: 8, stderr_bytes: 5 },
+      execution: {
+        status: 'succeeded',
+        value: '42',
+        stdout: '',
+        stderr: '',
+        stdout_bytes: 8,
+        stderr_bytes: 5,
+      },
     });
     expect(await stream.next()).toBeUndefined();
   });
@@ -133,8 +146,12 @@ describe('an event stream', () => {
     const id = await finished((execution) => execution.write('stdout', bytes));
     const read = await new EventReader(await events(session, id, { encoding: 'base64' })).toEnd();
     expect(assembled(read, 'stdout')).toBe('A\u00ff\u00feB');
-    expect(await session.stub.getExecution(caller, id, 'base64')).toMatchObject({ value: { stdout: 'Qf/+Qg==' } });
-    expect(await session.stub.getExecution(caller, id)).toMatchObject({ value: { stdout: 'A\ufffd\ufffdB' } });
+    expect(await session.stub.getExecution(caller, id, 'base64')).toMatchObject({
+      value: { stdout: 'Qf/+Qg==' },
+    });
+    expect(await session.stub.getExecution(caller, id)).toMatchObject({
+      value: { stdout: 'A\ufffd\ufffdB' },
+    });
   });
 
   test('of somebody else does not exist', async () => {
@@ -148,9 +165,7 @@ describe('an event stream', () => {
 describe('output that is longer than its inline part', () => {
   test('is given with head and tail, true totals and a gap between (R28)', async () => {
     const total = 3 * 1024 * 1024;
-    const id = await finished((execution) =>
-      execution.write('stdout', `first${'x'.repeat(total - 9)}last`),
-    );
+    const id = await finished((execution) => execution.write('stdout', `first${'x'.repeat(total - 9)}last`));
     const result = await session.stub.getExecution(caller, id);
     if (!result.ok) throw new Error(result.detail);
     const { stdout, stdout_bytes, truncated } = result.value;
@@ -206,7 +221,58 @@ describe('a stream beyond the replay window', () => {
     for (let index = 0; index < chunks; index += 1) {
       expect(text.charCodeAt(index * CHUNK)).toBe(0x61 + (index % 26));
     }
-    expect(read.at(-1)?.data).toMatchObject({ event: 'end', execution: { status: 'succeeded', truncated: true } });
+    expect(read.at(-1)?.data).toMatchObject({
+      event: 'end',
+      execution: { status: 'succeeded', truncated: true },
+    });
+  }, 60_000);
+
+  test('leaves a short one that comes after it whole, in the stream and in the result', async () => {
+    const stream = await executeStream(session, call('x'));
+    const execution = await current();
+    execution.started();
+    const read = stream.toEnd();
+    for (let index = 0; index < (REPLAY_WINDOW_BYTES + REPLAY_RING_BYTES) / CHUNK; index += 1) {
+      await execution.write('stderr', chunk(index));
+    }
+    await execution.write('stdout', 'do');
+    await settled();
+    await execution.write('stdout', 'ne\n');
+    await execution.finish();
+    expect(assembled(await read, 'stdout')).toBe('done\n');
+    expect((await read).at(-1)?.data).toMatchObject({ event: 'end', execution: { status: 'succeeded' } });
+    expect(await session.stub.getExecution(caller, execution.id)).toMatchObject({
+      value: { status: 'succeeded', stdout: 'done\n', stdout_bytes: 5 },
+    });
+    const again = await new EventReader(await events(session, execution.id)).toEnd();
+    expect(assembled(again, 'stdout')).toBe('done\n');
+  }, 60_000);
+
+  test('leaves a short one whole across an eviction', async () => {
+    const stream = await executeStream(session, call('x'));
+    const execution = await current();
+    execution.started();
+    const drained = stream.toEnd().catch(() => []);
+    for (let index = 0; index < (REPLAY_WINDOW_BYTES + CHUNK) / CHUNK; index += 1) {
+      await execution.write('stderr', chunk(index));
+    }
+    await execution.write('stdout', 'do');
+    await settled();
+    const double = host.session(session.id);
+    double.drop();
+    await stream.cancel();
+    await drained;
+    await evictDurableObject(objectStub());
+    await double.connect();
+    await host.until(() => double.isLinked);
+    await execution.write('stdout', 'ne\n');
+    await execution.finish();
+    await settled();
+    expect(await session.stub.getExecution(caller, execution.id)).toMatchObject({
+      value: { status: 'succeeded', stdout: 'done\n' },
+    });
+    const read = await new EventReader(await events(session, execution.id)).toEnd();
+    expect(assembled(read, 'stdout')).toBe('done\n');
   }, 60_000);
 
   test('that an eviction cut names the bytes that are gone as a gap', async () => {
@@ -234,6 +300,34 @@ describe('a stream beyond the replay window', () => {
     let known = 0;
     for (const { data } of read) if (data.event === 'stdout') known += data.text.length;
     expect(known + gaps.reduce((sum, gap) => sum + gap.to - gap.from, 0)).toBe(total);
+    expect(gaps).toHaveLength(1);
     expect(assembled(read, 'stdout').endsWith('the end')).toBe(true);
+  }, 60_000);
+
+  test('that nobody reads goes on after the grace, and names what it let go', async () => {
+    const total = REPLAY_WINDOW_BYTES + 3 * REPLAY_RING_BYTES;
+    const written = Promise.withResolvers<void>();
+    host.script = async (execution) => {
+      execution.started();
+      for (let index = 0; index < total / CHUNK; index += 1) await execution.write('stdout', chunk(index));
+      written.resolve();
+      await execution.finish();
+    };
+    const stream = await executeStream(session, call('x'));
+    await stream.until(({ data }) => data.event === 'started');
+    const startedAtMs = Date.now();
+    await written.promise;
+    // Held back for the reader that does not read, and not for ever.
+    expect(Date.now() - startedAtMs).toBeGreaterThan(READER_GRACE_MS - 1_000);
+    const read = await stream.toEnd();
+    let known = 0;
+    let gone = 0;
+    for (const { data } of read) {
+      if (data.event === 'stdout') known += data.text.length;
+      if (data.event === 'gap') gone += data.to - data.from;
+    }
+    expect(known + gone).toBe(total);
+    expect(gone).toBeGreaterThan(0);
+    expect(read.at(-1)?.data).toMatchObject({ event: 'end', execution: { status: 'succeeded' } });
   }, 60_000);
 });

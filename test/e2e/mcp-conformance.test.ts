@@ -1,0 +1,125 @@
+/** The official conformance suite for MCP servers, as each version of the specification requires it. */
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { useStack } from './stack.ts';
+
+const stack = useStack();
+const repositoryDir = new URL('../../', import.meta.url).pathname;
+const SUITE = join(repositoryDir, 'node_modules/@modelcontextprotocol/conformance/dist/index.js');
+const RUN_TIMEOUT_MS = 100_000;
+
+/**
+ * The suite has no tokens: this stands before the gateway and adds one. It also puts the gateway's own name where the
+ * suite used the name of this; names that the suite made up go through as they are.
+ */
+class TokenProxy {
+  readonly #server: Server;
+  readonly #target: URL;
+
+  private constructor(target: URL, token: string) {
+    this.#target = target;
+    this.#server = createServer((incoming, outgoing) => this.#forward(incoming, outgoing, token));
+  }
+
+  static async start(target: URL, token: string): Promise<TokenProxy> {
+    const proxy = new TokenProxy(target, token);
+    await new Promise<void>((resolve) => proxy.#server.listen(0, '127.0.0.1', resolve));
+    return proxy;
+  }
+
+  get host(): string {
+    // Listening on an address, so this is one.
+    return `127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  stop(): void {
+    this.#server.closeAllConnections();
+    this.#server.close();
+  }
+
+  #forward(incoming: IncomingMessage, outgoing: ServerResponse, token: string): void {
+    const { host, origin } = incoming.headers;
+    const forwarded = request(
+      {
+        host: this.#target.hostname,
+        port: this.#target.port,
+        path: incoming.url,
+        method: incoming.method,
+        headers: {
+          ...incoming.headers,
+          ...(host === this.host ? { host: this.#target.host } : {}),
+          ...(origin === `http://${this.host}` ? { origin: this.#target.origin } : {}),
+          authorization: `Bearer ${token}`,
+        },
+      },
+      (answer) => {
+        outgoing.writeHead(answer.statusCode ?? 500, answer.headers);
+        answer.pipe(outgoing);
+      },
+    );
+    forwarded.on('error', () => outgoing.destroy());
+    outgoing.on('close', () => forwarded.destroy());
+    incoming.pipe(forwarded);
+  }
+}
+
+let proxy: TokenProxy;
+let resultsDir: string;
+
+beforeAll(async () => {
+  const { url, token } = stack().api;
+  proxy = await TokenProxy.start(new URL(url), token);
+  resultsDir = await mkdtemp(join(tmpdir(), 'sandgate-conformance-'));
+});
+afterAll(async () => {
+  proxy.stop();
+  await rm(resultsDir, { recursive: true, force: true });
+});
+
+interface Run {
+  exitCode: number;
+  output: string;
+}
+
+function runSuite(version: string): Promise<Run> {
+  const args = [
+    SUITE,
+    'server',
+    '--url',
+    `http://${proxy.host}/mcp`,
+    '--requirements',
+    version,
+    '--expected-failures',
+    join(repositoryDir, `test/fixtures/mcp-conformance/${version}.yml`),
+    '--output-dir',
+    resultsDir,
+  ];
+  return new Promise((resolve) => {
+    execFile(
+      process.execPath,
+      args,
+      { cwd: resultsDir, timeout: RUN_TIMEOUT_MS },
+      (error, stdout, stderr) => {
+        const exitCode = error === null ? 0 : typeof error.code === 'number' ? error.code : 1;
+        resolve({ exitCode, output: `${stdout}\n${stderr}` });
+      },
+    );
+  });
+}
+
+test.each([
+  ['2025-11-25', ['server-initialize', 'ping', 'tools-list', 'server-sse-multiple-streams']],
+  ['2026-07-28', ['tools-list', 'server-sse-multiple-streams', 'http-header-validation']],
+])('what %s requires of a server with these tools is so', async (version, passed) => {
+  const { exitCode, output } = await runSuite(version);
+  expect(output).toContain('all failures are expected');
+  expect(exitCode, output).toBe(0);
+  for (const scenario of [...passed, 'dns-rebinding-protection']) {
+    expect(output).toMatch(new RegExp(`✓ ${scenario}: [1-9]\\d* passed, 0 failed`));
+  }
+});

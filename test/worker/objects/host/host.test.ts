@@ -1,0 +1,131 @@
+import { evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { encodeFrame } from '../../../../shared/frames.ts';
+import { livenessOf } from '../../../../worker/objects/host/liveness.ts';
+import { isWorthReporting } from '../../../../worker/objects/host/load-report.ts';
+import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
+import { connectFakeHost, workerTransport } from '../../harness/fake-host.ts';
+import { call, caller, openSession } from '../../harness/sessions.ts';
+
+let host: HostDouble;
+beforeEach(async () => {
+  host = await connectFakeHost();
+});
+afterEach(() => {
+  vi.useRealTimers();
+  host.close();
+});
+
+const objectStub = () => env.HOST.get(env.HOST.idFromName(host.hostId));
+
+async function inPool() {
+  const hosts = await env.POOL.getByName('default').listHosts();
+  if (!hosts.ok) throw new Error(hosts.detail);
+  const own = hosts.value.find(({ host_id }) => host_id === host.hostId);
+  if (own === undefined) throw new Error('not listed');
+  return own;
+}
+
+describe('a control link', () => {
+  test('shows the host in its pool with its images and room', async () => {
+    expect(await inPool()).toMatchObject({
+      state: 'connected',
+      capacity: { sandboxes: 100 },
+      images: host.images,
+    });
+  });
+
+  test('that is made again closes the older one and raises the epoch (A51)', async () => {
+    const before = host.controlEpoch;
+    await host.connect();
+    expect(host.controlEpoch).toBe(before + 1);
+    expect(await openSession(host)).toBeDefined();
+  });
+
+  test('survives an eviction, with what it carries', async () => {
+    const session = await openSession(host);
+    await evictDurableObject(objectStub());
+    expect(await env.HOST.getByName(host.hostId).status()).toMatchObject({ connected: true });
+    expect(await openSession(host)).toBeDefined();
+    expect(await session.stub.execute(call('x'))).toMatchObject({ ok: true });
+  });
+
+  test('takes its load to the pool when it matters', async () => {
+    const load = { type: 'load', capacity: { sandboxes: 100 }, degraded: false };
+    host.sendControl({ ...load, sandboxes: 50 });
+    await expect.poll(async () => (await inPool()).sandboxes).toBe(50);
+    host.sendControl({ ...load, sandboxes: 51 });
+    host.sendControl({ ...load, sandboxes: 51, degraded: true });
+    await expect.poll(async () => (await inPool()).sandboxes).toBe(51);
+    expect(await env.POOL.getByName('default').place({ image: host.images[0]?.digest ?? '' })).toBeDefined();
+  });
+
+  test.each<[string, Uint8Array]>([
+    ['a frame that is none', new Uint8Array([1])],
+    ['a type of the other link', encodeFrame({ type: 'started' })],
+    ['a second hello', encodeFrame({ type: 'hello' })],
+  ])('that brings %s is closed, and the object lives (A57)', async (_name, bytes) => {
+    const closed = Promise.withResolvers<number>();
+    const socket = await workerTransport.connect(
+      '/v1/links/control',
+      { authorization: `Bearer ${host.certificate}` },
+      { message: () => undefined, closed: (code) => closed.resolve(code) },
+    );
+    socket.send(bytes);
+    expect(await closed.promise).toBe(1008);
+    expect(await env.HOST.getByName(host.hostId).status()).toMatchObject({ connected: true });
+  });
+});
+
+describe('a host that goes silent', () => {
+  test('is suspect at once when its link is cut, dead 45 s later, and its sessions hear of it', async () => {
+    const session = await openSession(host);
+    host.close();
+    await expect.poll(async () => (await inPool()).state).toBe('suspect');
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 46_000 });
+    await runDurableObjectAlarm(objectStub());
+    expect((await inPool()).state).toBe('dead');
+    await vi.waitFor(async () => {
+      await runDurableObjectAlarm(objectStub());
+      expect(await session.stub.describe(caller)).toMatchObject({ value: { error: { code: 'host_lost' } } });
+    });
+  });
+
+  test('that comes back in time keeps its sessions', async () => {
+    const session = await openSession(host);
+    host.dropControl();
+    await expect.poll(async () => (await inPool()).state).toBe('suspect');
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 30_000 });
+    await runDurableObjectAlarm(objectStub());
+    await host.connect();
+    expect((await inPool()).state).toBe('connected');
+    expect(await session.stub.execute(call('x'))).toMatchObject({ ok: true, value: { status: 'succeeded' } });
+  });
+
+  test.each([
+    [0, true, 'connected', 20_000],
+    [19_999, true, 'connected', 20_000],
+    [20_000, true, 'suspect', 45_000],
+    [44_999, false, 'suspect', 45_000],
+    [45_000, true, 'dead', null],
+    [1_000, false, 'suspect', 20_000],
+  ] as const)('after %i ms with a link: %s is %s', (nowMs, hasLink, state, checkAtMs) => {
+    expect(livenessOf(0, hasLink, nowMs)).toEqual({ state, checkAtMs });
+  });
+});
+
+describe('a load report', () => {
+  const reported = { atMs: 0, sandboxes: 10, capacity: 100, degraded: false };
+  test.each([
+    ['a small change', { sandboxes: 12 }, 1_000, false],
+    ['a change above a tenth', { sandboxes: 21 }, 1_000, true],
+    ['any change near the end of its room', { sandboxes: 95 }, 1_000, true],
+    ['another capacity', { capacity: 50 }, 1_000, true],
+    ['a fault', { degraded: true }, 1_000, true],
+    ['nothing for half a minute', {}, 30_000, true],
+  ])('of %s is %s', (_name, change, nowMs, worth) => {
+    const load = { sandboxes: 10, capacity: 100, degraded: false, ...change };
+    expect(isWorthReporting(load, reported, nowMs)).toBe(worth);
+  });
+});

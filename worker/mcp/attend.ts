@@ -1,0 +1,60 @@
+/** Waits for a call over MCP: reports its output where that is wanted, and stops it when the client gives it up. */
+import { failure, type Outcome } from '../../shared/errors.ts';
+import type { Execution } from '../../shared/execution.ts';
+import { type AttendedCall, awaitCall } from '../routes/attended-call.ts';
+import { streamExecute } from '../routes/session-stream.ts';
+import { streamEventsOf } from './event-source.ts';
+import { OutputProgress } from './progress.ts';
+import type { McpCallContext } from './tool.ts';
+
+export async function attend(
+  call: AttendedCall,
+  { signal, onProgress }: Pick<McpCallContext, 'signal' | 'onProgress'>,
+  stop: () => Promise<Outcome<unknown>>,
+): Promise<Outcome<Execution>> {
+  if (signal.aborted) return failure('execution_not_running', 'the call was cancelled before it began');
+  const ended = onProgress === undefined ? awaitCall(call) : awaitWithProgress(call, onProgress);
+  let stopping: Promise<void> | undefined;
+  const onAbort = () => {
+    stopping = stopped(stop);
+  };
+  signal.addEventListener('abort', onAbort, { once: true });
+  try {
+    return await ended;
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+    await stopping;
+  }
+}
+
+async function stopped(stop: () => Promise<Outcome<unknown>>): Promise<void> {
+  const outcome = await stop().catch((error: unknown) =>
+    failure('internal', error instanceof Error ? error.message : 'unknown'),
+  );
+  // Stopped or not, the call ends at its deadline.
+  if (!outcome.ok && outcome.code !== 'not_found') {
+    const { code, detail } = outcome;
+    console.warn(JSON.stringify({ level: 'warn', event: 'mcp_call_not_stopped', code, detail }));
+  }
+}
+
+/** The result is read at the end by the key of the call: its stream does not repeat the text that it gave. */
+async function awaitWithProgress(
+  call: AttendedCall,
+  onProgress: NonNullable<McpCallContext['onProgress']>,
+): Promise<Outcome<Execution>> {
+  const { session, input } = call;
+  const opened = await streamExecute(session, { ...input, body: { ...input.body, stream: true } });
+  if (!opened.ok) return opened;
+  const progress = new OutputProgress(onProgress);
+  try {
+    for await (const event of streamEventsOf(opened.value.body ?? new ReadableStream())) {
+      if (event.event === 'stdout' || event.event === 'stderr') progress.took(event.text);
+    }
+  } catch {
+    // A cut stream costs the progress, not the result.
+  } finally {
+    progress.close();
+  }
+  return awaitCall(call);
+}

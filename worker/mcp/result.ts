@@ -1,0 +1,86 @@
+/** An execution as the result of an MCP call: text for the model, the images, and the facts as data. */
+import type { CallToolResult } from '@modelcontextprotocol/server';
+import * as z from 'zod';
+import type { Failure } from '../../shared/errors.ts';
+import { type Execution, ExecutionSchema } from '../../shared/execution.ts';
+import { clip } from '../rendering/clip.ts';
+import { DEFAULT_MAX_CHARACTERS, executionText } from '../rendering/execution-text.ts';
+import { failureText } from '../rendering/failure-text.ts';
+import { imagesOf } from '../rendering/images.ts';
+
+/** An execution within what a model's context can hold: no receipt, clipped texts, results by kind and size. */
+export const ExecutionContentSchema = ExecutionSchema.pick({
+  execution_id: true,
+  session_id: true,
+  tool_name: true,
+  status: true,
+  exit_code: true,
+  signal: true,
+  stdout: true,
+  stderr: true,
+  truncated: true,
+  stdout_bytes: true,
+  stderr_bytes: true,
+  value: true,
+  structured: true,
+  error: true,
+  reason: true,
+  state_lost: true,
+  started_at: true,
+  finished_at: true,
+  duration_ms: true,
+}).extend({
+  /** The session ended with the call: nothing more of it can be read. */
+  session_ended: z.boolean(),
+  results: z.array(z.object({ mime: z.string(), characters: z.int() })),
+});
+type ExecutionContent = z.infer<typeof ExecutionContentSchema>;
+
+export function executionResult(
+  execution: Execution,
+  { sessionEnded }: { sessionEnded: boolean },
+): CallToolResult {
+  return {
+    content: [
+      { type: 'text', text: executionText(execution, DEFAULT_MAX_CHARACTERS, { isKept: !sessionEnded }) },
+      ...imagesOf(execution.results).map(({ mime, data }) => ({
+        type: 'image' as const,
+        mimeType: mime,
+        data,
+      })),
+    ],
+    structuredContent: { ...contentOf(execution, sessionEnded) },
+    isError: execution.status !== 'succeeded',
+  };
+}
+
+export function failureResult(failure: Failure): CallToolResult {
+  return { content: [{ type: 'text', text: failureText(failure) }], isError: true };
+}
+
+function contentOf(execution: Execution, sessionEnded: boolean): ExecutionContent {
+  const { receipt: _, encoding: __, created_at: ___, timings_ms: ____, ...facts } = execution;
+  const texts = {
+    stdout: clip(facts.stdout, DEFAULT_MAX_CHARACTERS),
+    stderr: clip(facts.stderr, DEFAULT_MAX_CHARACTERS),
+    value: facts.value === null ? null : clip(facts.value, DEFAULT_MAX_CHARACTERS),
+    structured: bounded(facts.structured ?? null),
+  };
+  const isClipped =
+    texts.stdout !== facts.stdout ||
+    texts.stderr !== facts.stderr ||
+    texts.value !== facts.value ||
+    texts.structured !== (facts.structured ?? null);
+  return {
+    ...facts,
+    ...texts,
+    truncated: facts.truncated || isClipped,
+    session_ended: sessionEnded,
+    results: facts.results.map(({ mime, data }) => ({ mime, characters: data.length })),
+  };
+}
+
+/** Data has no middle that could be left out. */
+function bounded(structured: unknown): unknown {
+  return JSON.stringify(structured).length > DEFAULT_MAX_CHARACTERS ? null : structured;
+}

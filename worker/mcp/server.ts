@@ -1,0 +1,131 @@
+/** The MCP server of one request: what it lists and calls is the caller's, whichever era the client speaks. */
+import {
+  type CallToolResult,
+  ProtocolError,
+  ProtocolErrorCode,
+  Server,
+  type ServerContext,
+} from '@modelcontextprotocol/server';
+import { failure } from '../../shared/errors.ts';
+import { exportedNames, MCP_NAMES } from '../formats/names.ts';
+import { Refusal } from '../middleware/refusal.ts';
+import type { Exchange } from '../routes/route.ts';
+import { callableTools } from '../tools/catalogue.ts';
+import type { CallCancellation, CancellableCall } from './cancellation.ts';
+import { executeTool } from './execute-tools.ts';
+import { pageOf } from './pages.ts';
+import { failureResult } from './result.ts';
+import { SESSION_TOOLS_SCOPE, sessionTools } from './session-tools.ts';
+import type { McpServerTool } from './tool.ts';
+
+const IDENTITY = { name: 'sandgate', title: 'Sandgate', version: '1' };
+const PAGE_SIZE = 100;
+const MAX_NAME_CHARACTERS = 128;
+const INSTRUCTIONS =
+  'Isolated computers. create_session gives one whose files, variables and processes live on; pass its session_id to ' +
+  'the other tools. Without session_id a call has a computer of its own, which is gone afterwards.';
+
+export interface ServerOptions {
+  /** For a client that cancels by messages; one of the newer era closes its stream. */
+  cancellation?: CallCancellation;
+  /** Whether other answers share the stream. */
+  isBatch: boolean;
+}
+
+export async function serverFor(
+  exchange: Exchange<'tenant'>,
+  { cancellation, isBatch }: ServerOptions,
+): Promise<Server> {
+  const tools = await toolsOf(exchange);
+  const server = new Server(IDENTITY, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
+  server.setRequestHandler('tools/list', ({ params }) => {
+    const page = pageOf(tools, ({ listed }) => listed.name, { cursor: params?.cursor, size: PAGE_SIZE });
+    if (page === undefined) throw invalidParams('the cursor is not one of this list');
+    const listed = page.entries.map((tool) => tool.listed);
+    return { tools: listed, ...(page.nextCursor === undefined ? {} : { nextCursor: page.nextCursor }) };
+  });
+  server.setRequestHandler('tools/call', async ({ params }, context) => {
+    const tool = tools.find(({ listed }) => listed.name === params.name);
+    if (tool === undefined) throw unknownTool(params.name, tools);
+    const { id, signal } = context.mcpReq;
+    const call = cancellation?.enter(id) ?? { signal, leave: async () => {} };
+    const answered = answer(tool, params.arguments ?? {}, { exchange, context, call });
+    // A client that goes away must not stop what stops its call.
+    exchange.waitUntil(answered);
+    const result = await answered;
+    // A cancelled request has no answer; a client that closed its stream reads none.
+    if (call.signal.aborted && !isBatch) await server.close();
+    return result;
+  });
+  return server;
+}
+
+/** In the order of their names. */
+async function toolsOf({ principal }: Exchange<'tenant'>): Promise<McpServerTool[]> {
+  const callable = callableTools(principal);
+  const mayCreate = principal.scopes.has(SESSION_TOOLS_SCOPE);
+  const names = await exportedNames(
+    callable.map(({ name }) => name),
+    MCP_NAMES,
+  );
+  const executing = callable.map((tool) =>
+    executeTool(tool, names.get(tool.name) ?? tool.name, { mayCreate }),
+  );
+  return [...(mayCreate ? sessionTools : []), ...executing].toSorted((a, b) =>
+    a.listed.name < b.listed.name ? -1 : 1,
+  );
+}
+
+async function answer(
+  tool: McpServerTool,
+  args: Record<string, unknown>,
+  {
+    exchange,
+    context,
+    call,
+  }: { exchange: Exchange<'tenant'>; context: ServerContext; call: CancellableCall },
+): Promise<CallToolResult> {
+  try {
+    return await tool.call(args, { exchange, signal: call.signal, onProgress: progressOf(context) });
+  } catch (error: unknown) {
+    return failureResult(error instanceof Refusal ? error.failure : unexpected(error, exchange.requestId));
+  } finally {
+    await call.leave();
+  }
+}
+
+function progressOf({ mcpReq }: ServerContext) {
+  const progressToken = mcpReq._meta?.progressToken;
+  if (progressToken === undefined) return undefined;
+  return (progress: { progress: number; message: string }) => {
+    // A stream that nobody reads any more takes none.
+    mcpReq
+      .notify({ method: 'notifications/progress', params: { progressToken, ...progress } })
+      .catch(() => undefined);
+  };
+}
+
+function unexpected(error: unknown, requestId: string) {
+  const { name, message, stack } = error instanceof Error ? error : new Error('not an error');
+  console.error(
+    JSON.stringify({
+      level: 'error',
+      event: 'mcp_call_failed',
+      request_id: requestId,
+      error: name,
+      detail: message.slice(0, 500),
+      stack: stack?.slice(0, 2_000),
+    }),
+  );
+  return failure('internal', `the gateway failed; request ${requestId} finds the reason`);
+}
+
+function unknownTool(name: string, tools: readonly McpServerTool[]): Error {
+  const names = tools.map(({ listed }) => listed.name).join(', ');
+  const given = JSON.stringify(name.slice(0, MAX_NAME_CHARACTERS));
+  return invalidParams(`no tool ${given}; you may call: ${names}`);
+}
+
+function invalidParams(message: string): Error {
+  return new ProtocolError(ProtocolErrorCode.InvalidParams, message);
+}

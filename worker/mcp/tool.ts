@@ -1,0 +1,19 @@
+/** A tool as the MCP server has it: what it lists, and what a call does. */
+import type { CallToolResult } from '@modelcontextprotocol/server';
+import type { McpTool } from '../formats/mcp.ts';
+import type { Exchange } from '../routes/route.ts';
+import type { JsonSchema } from '../tools/definition.ts';
+import type { Progress } from './progress.ts';
+
+export interface McpCallContext {
+  exchange: Exchange<'tenant'>;
+  /** Aborted when the client gives the call up. */
+  signal: AbortSignal;
+  /** Takes the output of the running program, where the client asked for progress. */
+  onProgress: ((progress: Progress) => void) | undefined;
+}
+
+export interface McpServerTool {
+  listed: McpTool & { outputSchema?: JsonSchema & { type: 'object' } };
+  call: (args: Record<string, unknown>, context: McpCallContext) => Promise<CallToolResult>;
+}

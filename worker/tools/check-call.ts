@@ -1,0 +1,60 @@
+/** The check of a call before anything else sees it: the tool, the right to it, its arguments. */
+import { utf8 } from '../../shared/encoding.ts';
+import { failure } from '../../shared/errors.ts';
+import type { Execute } from '../../shared/execution.ts';
+import { MAX_ARGUMENTS_BYTES } from '../../shared/limits.ts';
+import { BUILT_IN_TOOLS, ToolNameSchema } from '../../shared/tool.ts';
+import type { Configuration } from '../configuration.ts';
+import type { TenantPrincipal } from '../identity/principal.ts';
+import { requireScopes } from '../middleware/authentication.ts';
+import { checkValue } from '../middleware/body.ts';
+import { Refusal } from '../middleware/refusal.ts';
+import { callableTools } from './catalogue.ts';
+
+export interface CallContext {
+  principal: TenantPrincipal;
+  configuration: Configuration;
+}
+
+const MAX_NAME_CHARACTERS = 128;
+
+/** The call with its arguments as the tool's schema reads them, defaults filled in. */
+export function checkCall<Call extends Pick<Execute, 'tool_name' | 'arguments'>>(
+  context: CallContext,
+  call: Call,
+  /** Scopes beside the tool's own, and where the call is: paths of violations begin there. */
+  { scopes = [], root = 'body.' }: { scopes?: readonly string[]; root?: string } = {},
+): Call {
+  const name = ToolNameSchema.safeParse(call.tool_name);
+  if (!name.success) throw toolNotFound(context.principal, call.tool_name, root);
+  const tool = BUILT_IN_TOOLS[name.data];
+  requireScopes(context.principal, [...scopes, tool.scope], context.configuration);
+  const path = `${root}arguments`;
+  const checked = checkValue<Record<string, unknown>>(call.arguments, tool.arguments, path);
+  requireFit(checked, path);
+  return { ...call, arguments: checked };
+}
+
+/** What travels to the host is JSON in UTF-8, where a character may take six bytes: a text's own length says little. */
+function requireFit(checked: Record<string, unknown>, path: string): void {
+  const bytes = utf8(JSON.stringify(checked)).length;
+  if (bytes <= MAX_ARGUMENTS_BYTES) return;
+  const expected = `at most ${MAX_ARGUMENTS_BYTES} bytes as JSON in UTF-8`;
+  throw new Refusal(
+    failure('payload_too_large', `${path}: expected ${expected}, not ${bytes}`, {
+      violations: [{ path, expected }],
+    }),
+  );
+}
+
+function toolNotFound(principal: TenantPrincipal, name: string, root: string): Refusal {
+  const names = callableTools(principal)
+    .map((tool) => tool.name)
+    .join(', ');
+  const given = JSON.stringify(name.slice(0, MAX_NAME_CHARACTERS));
+  return new Refusal(
+    failure('tool_not_found', `no tool ${given}; you may call: ${names}`, {
+      violations: [{ path: `${root}tool_name`, expected: `one of ${names}` }],
+    }),
+  );
+}

@@ -1,0 +1,21 @@
+/** A tool as callers see it, whatever runs it. */
+export type JsonSchema = Readonly<Record<string, unknown>>;
+
+/** What a call may do to its surroundings, for clients that ask a person before it. */
+export interface ToolEffects {
+  readOnly: boolean;
+  destructive: boolean;
+  idempotent: boolean;
+  /** Reaches beyond the session. */
+  openWorld: boolean;
+}
+
+export interface ToolDefinition {
+  name: string;
+  title: string;
+  description: string;
+  category: string;
+  /** The schema that arguments are checked against: exports are made from it and never change it. */
+  inputSchema: JsonSchema;
+  effects: ToolEffects;
+}
