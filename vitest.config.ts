@@ -31,6 +31,8 @@ export default defineConfig({
         test: { name: 'worker', include: ['test/worker/**/*.test.ts'] },
       },
       { test: { name: 'contract', environment: 'node', include: ['test/contract/**/*.test.ts'], ...serial } },
+      // Only by name: it builds every image.
+      { test: { name: 'images', environment: 'node', include: ['test/images/**/*.test.ts'], ...serial } },
       { test: { name: 'e2e', environment: 'node', include: ['test/e2e/**/*.test.ts'], ...serial } },
     ],
   },

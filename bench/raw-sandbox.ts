@@ -1,5 +1,5 @@
 /** What gVisor and the supervisor can do by themselves. */
-import { PythonKernel } from '../host-agent/guest-link/python-kernel.ts';
+import { startPythonKernel } from '../host-agent/guest-link/python-kernel.ts';
 import { BASE_ENVIRONMENT, WORKSPACE } from '../host-agent/sandbox/spec.ts';
 import type { Installation } from '../scripts/setup/setup.ts';
 import { startRawSandbox } from '../test/fixtures/raw-sandbox.ts';
@@ -18,7 +18,7 @@ export interface RawOperations {
 export async function startRawOperations(installation: Installation): Promise<RawOperations> {
   const { link, stop } = await startRawSandbox(installation);
   const place = { cwd: WORKSPACE, environment };
-  const kernel = await PythonKernel.start(link, { ...place, readyTimeoutMs: READY_TIMEOUT_MS });
+  const kernel = await startPythonKernel(link, { ...place, readyTimeoutMs: READY_TIMEOUT_MS });
   if (!kernel.ok) throw new Error(kernel.failure.message);
   return {
     stop,

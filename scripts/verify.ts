@@ -1,4 +1,7 @@
-/** `npm run verify -- FILE [--keys KEYS]`: checks a receipt or a session's whole chain offline, with public keys only. */
+/**
+ * `npm run verify -- FILE... [--keys KEYS]`: checks a receipt or a session's chain offline, with public keys only. A chain
+ * that came in several parts is given as its files in order, or as one file with their receipts joined.
+ */
 import { readFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
@@ -10,7 +13,7 @@ import {
   verifyReceipt,
 } from '../shared/receipt-verify.ts';
 
-const USAGE = 'usage: npm run verify -- FILE [--keys KEYS]';
+const USAGE = 'usage: npm run verify -- FILE... [--keys KEYS]';
 
 interface Report {
   lines: string[];
@@ -27,13 +30,16 @@ async function main(argv: string[]): Promise<Report> {
   } catch (error: unknown) {
     return unusable(`${error instanceof Error ? error.message : String(error)}; ${USAGE}`);
   }
-  const [file, ...others] = positionals;
-  if (file === undefined || others.length > 0) return unusable(USAGE);
-  const input = await readJson(file);
-  if (!input.ok) return unusable(input.problem);
+  if (positionals.length === 0) return unusable(USAGE);
+  const inputs: unknown[] = [];
+  for (const file of positionals) {
+    const input = await readJson(file);
+    if (!input.ok) return unusable(input.problem);
+    inputs.push(input.value);
+  }
   const pinned = keysFile === undefined ? undefined : await readKeys(keysFile);
   if (pinned !== undefined && !pinned.ok) return unusable(pinned.problem);
-  return verify(input.value, pinned?.keys);
+  return verify(inputs, pinned?.keys);
 }
 
 const SingleReceiptSchema = z.union([
@@ -41,10 +47,13 @@ const SingleReceiptSchema = z.union([
   z.object({ payloadType: z.string() }).loose(),
 ]);
 
-async function verify(input: unknown, pinned: TrustedKeys | undefined): Promise<Report> {
-  const chain = ReceiptExportSchema.loose().safeParse(input);
-  if (chain.success) return verifySession(chain.data, pinned);
-  const single = SingleReceiptSchema.safeParse(input);
+const ChainSchema = z.array(ReceiptExportSchema.loose()).min(1);
+
+async function verify(inputs: readonly unknown[], pinned: TrustedKeys | undefined): Promise<Report> {
+  const parts = ChainSchema.safeParse(inputs);
+  if (parts.success) return verifySession(parts.data, pinned);
+  if (inputs.length > 1) return unusable('several files have to be the parts of one session');
+  const single = SingleReceiptSchema.safeParse(inputs[0]);
   if (!single.success) return unusable('the file holds neither a receipt nor an export of a session');
   if (pinned === undefined)
     return unusable('a single receipt needs --keys KEYS (the `keys` of a session export)');
@@ -59,15 +68,29 @@ async function verify(input: unknown, pinned: TrustedKeys | undefined): Promise<
 }
 
 async function verifySession(
-  chain: z.infer<typeof ReceiptExportSchema>,
+  parts: z.infer<typeof ChainSchema>,
   pinned: TrustedKeys | undefined,
 ): Promise<Report> {
-  const verified = await verifyChain(chain.receipts, pinned ?? chain.keys, chain.session_id);
+  const sessionId = parts[0]?.session_id ?? '';
+  if (parts.some((part) => part.session_id !== sessionId)) {
+    return unusable('several files have to be the parts of one session');
+  }
+  const receipts = parts.flatMap((part) => part.receipts);
+  const keys = {
+    edge: parts.flatMap((part) => part.keys.edge),
+    hosts: parts.flatMap((part) => part.keys.hosts),
+  };
+  const verified = await verifyChain(receipts, pinned ?? keys, sessionId);
   if (!verified.ok) return refused(`receipt ${verified.seq ?? '?'}: ${verified.code}: ${verified.detail}`);
   const lines = verified.value.map(
     (receipt) => `valid  ${receipt.seq}  ${receipt.execution_id}  ${receipt.tool}  ${receipt.status}`,
   );
-  lines.push(`chain of ${verified.value.length} receipts of ${chain.session_id} is whole`);
+  const next = parts.at(-1)?.next_after ?? null;
+  lines.push(
+    next === null
+      ? `chain of ${verified.value.length} receipts of ${sessionId} is whole`
+      : `the first ${verified.value.length} receipts of ${sessionId} follow each other; more come after ${next}`,
+  );
   if (pinned === undefined) {
     lines.push('note: the keys came with the file; give --keys with keys you trust to be sure who signed');
   }

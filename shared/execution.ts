@@ -65,9 +65,11 @@ export const ExecutionSchema = z.object({
   truncated: z.boolean(),
   stdout_bytes: z.int(),
   stderr_bytes: z.int(),
+  /** A text longer than its limit is cut and ends with `… [n of m characters]`. */
   value: z.string().nullable(),
   /** What the `file` tool answers, as data. */
   structured: z.unknown().nullable(),
+  /** In the place of one that is left out for its size stands a `text/plain` in brackets that names it. */
   results: z.array(RichResultSchema),
   error: ProgramErrorSchema.nullable(),
   reason: z.string().nullable(),

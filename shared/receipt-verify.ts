@@ -20,11 +20,13 @@ export const TrustedKeysSchema = z.object({
 });
 export type TrustedKeys = z.infer<typeof TrustedKeysSchema>;
 
-/** What `GET /v1/sessions/{id}/receipts` answers and the verifier reads: the chain in order. */
+/** What `GET /v1/sessions/{id}/receipts` answers and the verifier reads: the chain in order, or a part of it. */
 export const ReceiptExportSchema = z.object({
   session_id: SessionIdSchema,
   receipts: z.array(EnvelopeSchema),
   keys: TrustedKeysSchema,
+  /** Position of the last receipt here, where more follow: the next part is had by `after`. */
+  next_after: z.int().min(1).nullable().default(null),
 });
 
 export type VerificationCode =

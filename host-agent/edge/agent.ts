@@ -71,7 +71,7 @@ export async function startAgent(options: AgentOptions): Promise<Outcome<Agent>>
 
 async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostIdentity): Promise<Agent> {
   const { log, timing, caps } = options;
-  const { hostId, keyId, privateKey, edgeOrigin } = identity;
+  const { hostId, keyId, signingKey, edgeOrigin } = identity;
   const journal = await Journal.open(join(options.hostDir, 'journal'), {
     onDegraded: (degraded) => {
       log.error({ event: degraded ? 'journal_degraded' : 'journal_recovered' });
@@ -92,7 +92,7 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
   const attachments = new Attachments({
     journal,
     host: { hostId, runscVersion, runscPlatform },
-    signer: { keyId, privateKey },
+    signer: { keyId, privateKey: signingKey },
     log,
     verifyGrant: verify,
     lateness,

@@ -1,4 +1,5 @@
 /** Enrolment: the host makes its own key, proves that it holds it, and pins the edge's root key from then on. */
+import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { mkdir, open, readFile, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { request } from 'undici';
@@ -37,6 +38,8 @@ export interface HostIdentity {
   hostId: string;
   keyId: string;
   privateKey: CryptoKey;
+  /** The same key, for signatures that are made without waiting. */
+  signingKey: KeyObject;
   edgeOrigin: string;
   rootKey: CryptoKey;
   /** The key set of the enrolment; later ones are in the journal. */
@@ -108,6 +111,7 @@ async function activate(stored: StoredIdentity): Promise<Outcome<HostIdentity>> 
     hostId: stored.host_id,
     keyId: await keyIdOf(stored.private_key),
     privateKey: await importPrivateKey(stored.private_key),
+    signingKey: createPrivateKey({ key: { ...stored.private_key }, format: 'jwk' }),
     edgeOrigin: stored.edge_origin,
     rootKey: root.key,
     keySet: stored.key_set,

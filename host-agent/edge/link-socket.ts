@@ -125,6 +125,7 @@ export class LinkSocket<Down> {
       this.#drop('the edge does not read', CLOSE_GOING_AWAY);
       return false;
     }
+    connection.transport.gather();
     connection.socket.send(frame);
     return true;
   }

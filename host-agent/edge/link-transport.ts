@@ -11,6 +11,7 @@ export class LinkTransport {
   readonly dispatcher: Agent;
   #socket: Socket | undefined;
   #ended = false;
+  #isGathering = false;
 
   constructor() {
     const connect = buildConnector({ timeout: CONNECT_TIMEOUT_MS });
@@ -26,6 +27,18 @@ export class LinkTransport {
           callback(null, socket);
         });
       },
+    });
+  }
+
+  /** What is sent in one turn goes in one write. */
+  gather(): void {
+    const socket = this.#socket;
+    if (socket === undefined || this.#isGathering) return;
+    this.#isGathering = true;
+    socket.cork();
+    process.nextTick(() => {
+      this.#isGathering = false;
+      socket.uncork();
     });
   }
 

@@ -76,7 +76,8 @@ export class OutputRecorder {
 
   /** Ends recording; nothing is sent from here on. */
   finish(): RecordedOutput {
-    this.#ended.abort();
+    // With a reason of its own no exception is made for it.
+    this.#ended.abort('ended');
     clearTimeout(this.#flushTimer);
     this.#wakeWriters();
     const { stdout, stderr } = this.#streams;

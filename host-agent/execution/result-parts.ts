@@ -1,4 +1,5 @@
 /** The answer of a tool as frames: `value`, `structured` and rich results in pieces, and an error that fits a header. */
+import { CUT_MARK_BYTES, cutMark } from '../../shared/cut-mark.ts';
 import { utf8 } from '../../shared/encoding.ts';
 import type { ProgramError } from '../../shared/execution.ts';
 import { MAX_FRAME_PAYLOAD_BYTES, MAX_RESULT_PARTS_BYTES, MAX_VALUE_BYTES } from '../../shared/limits.ts';
@@ -9,28 +10,44 @@ import { incompleteSuffixLength } from './utf8-edge.ts';
 type PartField = 'value' | 'structured' | 'result';
 
 const MAX_RESULTS = 256;
+const MAX_NOTE_BYTES = 512;
 /** A frame header has at most 65,535 bytes, and the receipt of a `finished` frame needs its share. */
 const MAX_ERROR_NAME_CHARS = 256;
 const MAX_ERROR_MESSAGE_JSON_BYTES = 12 * 1024;
 const MAX_ERROR_TRACEBACK_JSON_BYTES = 24 * 1024;
 
-/** Parts over the cap of all together are left out, later ones first: a result is whole or not there. */
+/** A result is whole or not there. One over the cap of all together is left out, and a text in its place says so. */
 export function resultParts(executionId: string, outcome: ToolOutcome): OutgoingFrame[] {
   const frames: OutgoingFrame[] = [];
-  let leftBytes = MAX_RESULT_PARTS_BYTES;
-  const add = (field: PartField, index: number, mime: string, bytes: Uint8Array): void => {
-    if (bytes.length > leftBytes) return;
+  const notesBytes = Math.min(outcome.results.length, MAX_RESULTS) * MAX_NOTE_BYTES;
+  let leftBytes = MAX_RESULT_PARTS_BYTES - notesBytes;
+  const add = (field: PartField, index: number, mime: string, bytes: Uint8Array): boolean => {
+    if (bytes.length > leftBytes) return false;
     leftBytes -= bytes.length;
     for (const frame of pieces(executionId, { field, index, mime }, bytes)) frames.push(frame);
+    return true;
+  };
+  const addNote = (index: number, text: string): void => {
+    frames.push(...pieces(executionId, { field: 'result', index, mime: 'text/plain' }, utf8(text)));
   };
   if (outcome.value !== null) {
-    add('value', 0, 'text/plain', cutAtCharacter(utf8(outcome.value), MAX_VALUE_BYTES));
+    add('value', 0, 'text/plain', boundedValue(outcome.value));
   }
   if (outcome.structured !== null && outcome.structured !== undefined) {
     add('structured', 0, 'application/json', utf8(JSON.stringify(outcome.structured)));
   }
   for (const [index, result] of outcome.results.slice(0, MAX_RESULTS).entries()) {
-    add('result', index, result.mime.slice(0, 128), utf8(result.data));
+    const mime = result.mime.slice(0, 128);
+    const bytes = utf8(result.data);
+    if (index === MAX_RESULTS - 1 && outcome.results.length > MAX_RESULTS) {
+      addNote(
+        index,
+        `[${outcome.results.length - index} results left out: a call has at most ${MAX_RESULTS}]`,
+      );
+    } else if (!add('result', index, mime, bytes)) {
+      const limit = `value and results have at most ${MAX_RESULT_PARTS_BYTES} bytes together`;
+      addNote(index, `[${mime} of ${bytes.length} bytes left out: ${limit}]`);
+    }
   }
   return frames;
 }
@@ -52,10 +69,12 @@ function* pieces(
   } while (start < bytes.length);
 }
 
-function cutAtCharacter(bytes: Uint8Array, maxBytes: number): Uint8Array {
-  if (bytes.length <= maxBytes) return bytes;
-  const cut = bytes.subarray(0, maxBytes);
-  return cut.subarray(0, cut.length - incompleteSuffixLength(cut));
+function boundedValue(value: string): Uint8Array {
+  const bytes = utf8(value);
+  if (bytes.length <= MAX_VALUE_BYTES) return bytes;
+  const cut = bytes.subarray(0, MAX_VALUE_BYTES - CUT_MARK_BYTES);
+  const kept = new TextDecoder().decode(cut.subarray(0, cut.length - incompleteSuffixLength(cut)));
+  return utf8(kept + cutMark(kept.length, value.length));
 }
 
 /** Of a long traceback the end is kept: there stands what failed. */

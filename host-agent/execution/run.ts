@@ -1,5 +1,5 @@
 /** The road of one execution on the host: start, output, end, receipt, journal, and only then the word that it ended. */
-import type { Envelope, Signer } from '../../shared/dsse.ts';
+import type { Envelope } from '../../shared/dsse.ts';
 import type { ExecutionOutcome } from '../../shared/execution.ts';
 import type { StartedEntry } from '../journal/entries.ts';
 import type { Journal } from '../journal/journal.ts';
@@ -7,7 +7,13 @@ import type { ChainHead, StoredFrame } from '../journal/state.ts';
 import type { OutputSink, RunningExecution, Sandbox, ToolOutcome } from '../sandbox/port.ts';
 import type { ExecuteRequest } from './grant-check.ts';
 import { OutputRecorder } from './output-recorder.ts';
-import { type ExecutionEnd, type HostFacts, issueReceipt, UNKNOWN_STREAM } from './receipt.ts';
+import {
+  type ExecutionEnd,
+  type HostFacts,
+  issueReceipt,
+  type ReceiptSigner,
+  UNKNOWN_STREAM,
+} from './receipt.ts';
 import { boundedError, resultParts } from './result-parts.ts';
 import type { OutgoingFrame, Uplink } from './uplink.ts';
 
@@ -15,7 +21,7 @@ export interface RunContext {
   journal: Journal;
   uplink: Uplink;
   host: HostFacts;
-  signer: Signer;
+  signer: ReceiptSigner;
   chain: ChainHead;
 }
 
@@ -114,7 +120,7 @@ export async function seal(
   unacknowledged: StoredFrame[],
 ): Promise<{ outcome: ExecutionOutcome; receipt: Envelope }> {
   const outcome = outcomeOf(started, end, error);
-  const receipt = await issueReceipt(started, end, context);
+  const receipt = issueReceipt(started, end, context);
   // A disk that refuses this is made up for by the journal itself; the end is told all the same.
   await context.journal.finished(started, {
     receiptSeq: receipt.seq,

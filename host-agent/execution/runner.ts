@@ -1,6 +1,5 @@
 /** Runs the executions of one session, one after the other: journal, start, end, and then the next that waits. */
 import { hash } from 'node:crypto';
-import type { Signer } from '../../shared/dsse.ts';
 import { type Failure, failure } from '../../shared/errors.ts';
 import type { GrantClaims } from '../../shared/grant.ts';
 import { FIRST_PREVIOUS_SHA256 } from '../../shared/receipt.ts';
@@ -9,8 +8,9 @@ import type { Journal } from '../journal/journal.ts';
 import type { Log } from '../logging/log.ts';
 import type { RunningExecution, Sandbox } from '../sandbox/port.ts';
 import { checkExecute, type ExecuteRequest, type SessionBinding } from './grant-check.ts';
-import type { HostFacts } from './receipt.ts';
+import type { HostFacts, ReceiptSigner } from './receipt.ts';
 import { runExecution } from './run.ts';
+import { StdinCredit } from './stdin-credit.ts';
 import { StdinQueue } from './stdin-queue.ts';
 import type { Uplink } from './uplink.ts';
 import { type ExecuteCommand, WaitingCommands } from './waiting-commands.ts';
@@ -18,7 +18,7 @@ import { type ExecuteCommand, WaitingCommands } from './waiting-commands.ts';
 export interface RunnerDependencies {
   journal: Journal;
   host: HostFacts;
-  signer: Signer;
+  signer: ReceiptSigner;
   log: Log;
 }
 
@@ -125,7 +125,8 @@ export class ExecutionRunner {
     const outcome = await runExecution({ journal, host, signer, uplink, chain }, started, {
       ...call,
       onRunning: (running) => {
-        current.live = { running, stdin: new StdinQueue(running) };
+        const credit = new StdinCredit(started.execution_id, uplink, () => this.#current === current);
+        current.live = { running, stdin: new StdinQueue(running, credit.taken) };
       },
       onTelling: () => this.#free(current),
     });

@@ -104,6 +104,14 @@ export class Channel {
     this.#stdin.end(() => this.#send(HOST_FRAME.stdinClose));
   }
 
+  /**
+   * For what runs after the next `unmute`: input that waits is let go, and what was closed is open again. Only of a
+   * program started with `renewableStdin`.
+   */
+  renewStdin(): void {
+    this.#stdin.renew();
+  }
+
   sendControl(bytes: Uint8Array): Promise<GuestResult<void>> {
     return this.#controlIn.write(bytes);
   }

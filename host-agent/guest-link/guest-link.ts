@@ -32,6 +32,8 @@ export interface SpawnOptions {
   readonly onControl?: (bytes: Uint8Array) => void;
   /** Credit of the control stream is then given by `consumeControl` of the channel only. */
   readonly manualControl?: boolean;
+  /** Standard input can be begun anew by `renewStdin` of the channel, also after its end. */
+  readonly renewableStdin?: boolean;
   readonly timeoutMs?: number;
 }
 
@@ -42,6 +44,7 @@ const MAX_PINGS = 64;
 const DEFAULT_SPAWN_TIMEOUT_MS = 30_000;
 const FLAG_CONTROL = 1;
 const FLAG_MUTED = 2;
+const FLAG_INPUT_RENEWED = 4;
 const NUL = Buffer.alloc(1);
 
 interface Starting {
@@ -63,7 +66,10 @@ function encodeSpawn(options: SpawnOptions): GuestResult<Buffer> {
   const strings = [options.cwd, ...options.argv, ...options.environment];
   if (strings.some((text) => Buffer.from(text).includes(0)))
     return fail('spawn_failed', 'a NUL byte in the arguments, the environment or the folder', 'EINVAL');
-  const flags = (options.control === true ? FLAG_CONTROL : 0) | (options.muted === true ? FLAG_MUTED : 0);
+  const flags =
+    (options.control === true ? FLAG_CONTROL : 0) |
+    (options.muted === true ? FLAG_MUTED : 0) |
+    (options.renewableStdin === true ? FLAG_INPUT_RENEWED : 0);
   const credit = u32(OUTPUT_WINDOW_BYTES);
   const payload = Buffer.concat([
     Buffer.from([flags]),
@@ -92,6 +98,7 @@ export class GuestLink {
   #failure: GuestFailure | undefined;
   #nextChannel = 1;
   #nextPing = 1;
+  #isGathering = false;
 
   constructor(pipes: GuestPipes) {
     this.#pipes = pipes;
@@ -151,9 +158,21 @@ export class GuestLink {
 
   #send(type: Parameters<typeof encodeFrame>[0], channel: number, payload?: Uint8Array): void {
     if (this.#failure !== undefined) return;
+    this.#gather();
     this.#pipes.stdin.write(encodeFrame(type, channel, payload));
     if (this.#pipes.stdin.writableLength > MAX_UNSENT_BYTES)
       this.#close({ reason: 'limit', message: 'the supervisor does not read' });
+  }
+
+  /** What is sent in one turn goes in one write: each write wakes the supervisor, which costs more than the frame. */
+  #gather(): void {
+    if (this.#isGathering) return;
+    this.#isGathering = true;
+    this.#pipes.stdin.cork();
+    process.nextTick(() => {
+      this.#isGathering = false;
+      this.#pipes.stdin.uncork();
+    });
   }
 
   #receive(bytes: Buffer): void {

@@ -18,6 +18,7 @@ export class InputWindow {
   #waitingBytes = 0;
   #credit = INPUT_WINDOW_BYTES;
   #failure: GuestFailure | undefined;
+  #isClosed = false;
   #onDrained: (() => void) | undefined;
 
   constructor(send: (bytes: Uint8Array) => void) {
@@ -27,7 +28,7 @@ export class InputWindow {
   /** Settles when the last of the bytes was sent. */
   write(bytes: Uint8Array): Promise<GuestResult<void>> {
     if (this.#failure !== undefined) return Promise.resolve({ ok: false, failure: this.#failure });
-    if (this.#onDrained !== undefined)
+    if (this.#onDrained !== undefined || this.#isClosed)
       return Promise.resolve(fail('channel_ended', 'the input was closed before'));
     if (this.#waitingBytes + bytes.byteLength > MAX_WAITING_BYTES)
       return Promise.resolve(fail('limit', `more than ${MAX_WAITING_BYTES} bytes of input wait`));
@@ -40,7 +41,7 @@ export class InputWindow {
 
   /** Calls `onDrained` once everything written so far was sent; no write is taken afterwards. */
   end(onDrained: () => void): void {
-    if (this.#onDrained !== undefined || this.#failure !== undefined) return;
+    if (this.#onDrained !== undefined || this.#isClosed || this.#failure !== undefined) return;
     this.#onDrained = onDrained;
     this.#pump();
   }
@@ -55,7 +56,18 @@ export class InputWindow {
 
   fail(failure: GuestFailure): void {
     this.#failure ??= failure;
-    for (const write of this.#waiting.splice(0)) write.settle({ ok: false, failure: this.#failure });
+    this.#drop(this.#failure);
+  }
+
+  /** Lets go of what waits, and takes writes again after the end. Credit counts on. */
+  renew(): void {
+    this.#drop({ reason: 'channel_ended', message: 'the input was meant for what ran before' });
+    this.#onDrained = undefined;
+    this.#isClosed = false;
+  }
+
+  #drop(failure: GuestFailure): void {
+    for (const write of this.#waiting.splice(0)) write.settle({ ok: false, failure });
     this.#waitingBytes = 0;
   }
 
@@ -74,7 +86,8 @@ export class InputWindow {
     }
     if (this.#onDrained !== undefined && this.#failure === undefined) {
       this.#onDrained();
-      this.#failure = { reason: 'channel_ended', message: 'the input was closed' };
+      this.#onDrained = undefined;
+      this.#isClosed = true;
     }
   }
 }

@@ -1,7 +1,8 @@
-/** Messages of a kernel's control pair: u32 big-endian length, then that many bytes, at most `maxBytes`. */
+/** Messages on a control pair: u32 big-endian length, then that many bytes, at most `maxBytes`. */
 import type { GuestFailure } from './failure.ts';
 
 const LENGTH_BYTES = 4;
+const FIRST_ROOM_BYTES = 64 * 1024;
 
 export function lengthPrefixed(body: Uint8Array): Buffer {
   const message = Buffer.allocUnsafe(LENGTH_BYTES + body.byteLength);
@@ -16,9 +17,15 @@ export interface DecodedBodies {
   readonly failure?: GuestFailure;
 }
 
+/**
+ * The guest chooses in how small pieces a message comes, so a piece costs what its bytes cost: it is copied to its
+ * place, and the room for a message grows with what came of it, not with what its length announces.
+ */
 export class LengthPrefixedDecoder {
   readonly #maxBytes: number;
-  #parts: Buffer[] = [];
+  readonly #length = Buffer.alloc(LENGTH_BYTES);
+  #lengthBytes = 0;
+  #room = Buffer.alloc(0);
   #bytes = 0;
   #failure: GuestFailure | undefined;
 
@@ -28,32 +35,52 @@ export class LengthPrefixedDecoder {
 
   /** The bodies that are complete with these bytes. After a failure it takes nothing more. */
   push(bytes: Uint8Array): DecodedBodies {
-    if (this.#failure !== undefined) return { bodies: [], failure: this.#failure };
-    this.#parts.push(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
-    this.#bytes += bytes.byteLength;
     const bodies: Buffer[] = [];
-    while (this.#bytes >= LENGTH_BYTES) {
-      const length = this.#peek(LENGTH_BYTES).readUInt32BE(0);
-      if (length > this.#maxBytes) {
-        const message = `a message of ${length} bytes, expected at most ${this.#maxBytes}`;
-        this.#failure = { reason: 'protocol', message };
-        this.#parts = [];
-        return { bodies, failure: this.#failure };
-      }
-      if (this.#bytes < LENGTH_BYTES + length) break;
-      const whole = this.#peek(LENGTH_BYTES + length);
-      bodies.push(whole.subarray(LENGTH_BYTES, LENGTH_BYTES + length));
-      this.#parts = whole.length > LENGTH_BYTES + length ? [whole.subarray(LENGTH_BYTES + length)] : [];
-      this.#bytes -= LENGTH_BYTES + length;
+    for (let at = 0; at < bytes.byteLength && this.#failure === undefined; ) {
+      at += this.#lengthBytes < LENGTH_BYTES ? this.#takeLength(bytes, at) : this.#takeBody(bytes, at);
+      if (this.#lengthBytes === LENGTH_BYTES && this.#bytes === this.#bodyLength) bodies.push(this.#whole());
     }
-    return { bodies };
+    return this.#failure === undefined ? { bodies } : { bodies, failure: this.#failure };
   }
 
-  #peek(count: number): Buffer {
-    const first = this.#parts[0];
-    if (first !== undefined && first.length >= count && this.#parts.length === 1) return first;
-    const joined = Buffer.concat(this.#parts);
-    this.#parts = [joined];
-    return joined;
+  get #bodyLength(): number {
+    return this.#length.readUInt32BE(0);
+  }
+
+  #takeLength(bytes: Uint8Array, at: number): number {
+    const piece = bytes.subarray(at, at + LENGTH_BYTES - this.#lengthBytes);
+    this.#length.set(piece, this.#lengthBytes);
+    this.#lengthBytes += piece.byteLength;
+    if (this.#lengthBytes === LENGTH_BYTES && this.#bodyLength > this.#maxBytes) {
+      const message = `a message of ${this.#bodyLength} bytes, expected at most ${this.#maxBytes}`;
+      this.#failure = { reason: 'protocol', message };
+      this.#room = Buffer.alloc(0);
+      this.#lengthBytes = 0;
+    }
+    return piece.byteLength;
+  }
+
+  #takeBody(bytes: Uint8Array, at: number): number {
+    const piece = bytes.subarray(at, at + this.#bodyLength - this.#bytes);
+    this.#reserve(this.#bytes + piece.byteLength);
+    this.#room.set(piece, this.#bytes);
+    this.#bytes += piece.byteLength;
+    return piece.byteLength;
+  }
+
+  #reserve(bytes: number): void {
+    if (bytes <= this.#room.byteLength) return;
+    const wanted = Math.max(bytes, 2 * this.#room.byteLength, FIRST_ROOM_BYTES);
+    const room = Buffer.allocUnsafeSlow(Math.min(wanted, this.#bodyLength));
+    this.#room.copy(room, 0, 0, this.#bytes);
+    this.#room = room;
+  }
+
+  #whole(): Buffer {
+    const body = this.#room.subarray(0, this.#bytes);
+    this.#room = Buffer.alloc(0);
+    this.#bytes = 0;
+    this.#lengthBytes = 0;
+    return body;
   }
 }

@@ -1,7 +1,7 @@
 /** Bytes on their way out of a program: counted against the credit given, which is given again as they are consumed. */
 
 /** Credit of each stream. The guest blocks once this much was sent and not consumed. */
-export const OUTPUT_WINDOW_BYTES = 256 * 1024;
+export const OUTPUT_WINDOW_BYTES = 1024 * 1024;
 const GRANT_STEP_BYTES = OUTPUT_WINDOW_BYTES / 4;
 
 export class OutputWindow {

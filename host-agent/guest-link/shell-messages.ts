@@ -6,44 +6,56 @@ const MAX_STATE_BYTES = 1024 * 1024;
 const MAX_COMMAND_BYTES = 2 * 1024 * 1024;
 const STATE_COMPLETE = 1;
 const STARTED = 2;
-const NUL = Buffer.alloc(1);
+const MAX_VARIABLES = 4096;
+/** Far above what a shell has to say; a command can write here too. */
+const MAX_MESSAGES = 64;
+const NUL = 0;
+const EQUALS = 0x3d;
 
 /** What lives on from call to call, in the bytes of the guest's kernel: names need not be UTF-8. */
 export interface ShellState {
   readonly cwd: Uint8Array;
-  /** `NAME=value`, each. */
-  readonly environment: readonly Uint8Array[];
+  /** `NAME=value`, each with a NUL at its end. One buffer: a guest chooses how many variables there are. */
+  readonly environment: Uint8Array;
 }
 
 export function shellState(cwd: string, environment: readonly string[]): ShellState {
-  return { cwd: Buffer.from(cwd), environment: environment.map((variable) => Buffer.from(variable)) };
+  return { cwd: Buffer.from(cwd), environment: Buffer.from(environment.map((text) => `${text}\0`).join('')) };
 }
 
 export function encodeShellRequest(state: ShellState, home: string, command: string): GuestResult<Buffer> {
-  const strings = [state.cwd, Buffer.from(home), Buffer.from(command), ...state.environment];
-  if (strings.some((text) => text.includes(0))) return fail('limit', 'a NUL byte in the command');
+  const strings = [state.cwd, Buffer.from(home), Buffer.from(command)];
+  if (strings.some((text) => text.includes(NUL))) return fail('limit', 'a NUL byte in the command');
   const count = Buffer.alloc(4);
-  count.writeUInt32BE(state.environment.length, 0);
-  const body = Buffer.concat([count, ...strings.flatMap((text) => [text, NUL])]);
+  count.writeUInt32BE(countVariables(state.environment) ?? 0, 0);
+  const ended = strings.flatMap((text) => [text, Buffer.alloc(1)]);
+  const body = Buffer.concat([count, ...ended, state.environment]);
   if (body.length > MAX_COMMAND_BYTES + MAX_STATE_BYTES) return fail('limit', 'the command is too long');
   return succeed(lengthPrefixed(body));
 }
 
-/** A state that is not whole keeps the variables from before. */
+/** What is not whole, or more than is kept, keeps the variables from before. */
 export function parseShellState(body: Buffer, before: ShellState): ShellState | undefined {
-  const texts: Buffer[] = [];
-  for (let at = 1; at < body.length; ) {
-    const end = body.indexOf(0, at);
-    if (end < 0) return undefined;
-    texts.push(body.subarray(at, end));
+  const end = body.indexOf(NUL, 1);
+  if (end < 0) return undefined;
+  const variables = body.subarray(end + 1);
+  const isWhole = body[0] === STATE_COMPLETE && countVariables(variables) !== undefined;
+  return {
+    cwd: end > 1 ? Uint8Array.from(body.subarray(1, end)) : before.cwd,
+    environment: isWhole ? variables : before.environment,
+  };
+}
+
+/** Undefined for what is not variables, or too many. */
+function countVariables(variables: Uint8Array): number | undefined {
+  let count = 0;
+  for (let at = 0; at < variables.byteLength; count++) {
+    const end = variables.indexOf(NUL, at);
+    const equals = variables.indexOf(EQUALS, at);
+    if (end < 0 || equals <= at || equals > end || count === MAX_VARIABLES) return undefined;
     at = end + 1;
   }
-  const [cwd, ...environment] = texts;
-  if (cwd === undefined) return undefined;
-  return {
-    cwd: cwd.length > 0 ? cwd : before.cwd,
-    environment: body[0] === STATE_COMPLETE ? environment : before.environment,
-  };
+  return count;
 }
 
 /** Whether the command has begun; what says that is no state. */
@@ -51,12 +63,17 @@ export function saysStarted(body: Buffer): boolean {
   return body[0] === STARTED;
 }
 
-/** What a shell says on its control pair; nothing more once it talks nonsense. */
+/** What a shell says on its control pair; nothing more once it talks nonsense or too much. */
 export class ShellMessages {
   readonly #decoder = new LengthPrefixedDecoder(MAX_STATE_BYTES);
+  #messages = 0;
   onMessage: (body: Buffer) => void = () => undefined;
 
   push(bytes: Uint8Array): void {
-    for (const body of this.#decoder.push(bytes).bodies) this.onMessage(body);
+    if (this.#messages >= MAX_MESSAGES) return;
+    for (const body of this.#decoder.push(bytes).bodies.slice(0, MAX_MESSAGES - this.#messages)) {
+      this.#messages++;
+      this.onMessage(body);
+    }
   }
 }

@@ -18,5 +18,14 @@ export const GUEST_ARTIFACTS: readonly GuestArtifact[] = [
     target: 'shell-spare.so',
     compile: ['-shared', '-fPIC', '-nostdlib', ...STRICT],
   },
-  { source: 'kernels/python.py', target: 'kernels/python.py', compile: null },
+  ...[
+    'python.py',
+    'python_display.py',
+    'node.mjs',
+    'node-control.mjs',
+    'node-describe.mjs',
+    'node-evaluator.mjs',
+    'node-source.mjs',
+    'node-streams.mjs',
+  ].map((name) => ({ source: `kernels/${name}`, target: `kernels/${name}`, compile: null })),
 ];

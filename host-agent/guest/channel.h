@@ -14,6 +14,7 @@
 #define CREDIT_STEP_BYTES (16 * 1024)
 #define SMALL_READ_BYTES 4096
 #define COALESCE_NS 2000000LL /* after a small read a stream rests this long, so that a print loop makes few frames */
+#define PROMPT_CONTROL_READS 4 /* small ones that rest not, each time the host has said something */
 #define KILL_DEADLINE_NS 5000000000LL
 #define NS_PER_MS 1000000LL
 
@@ -24,6 +25,7 @@ enum channel_state { CHANNEL_FREE, CHANNEL_FAILED, CHANNEL_STARTING, CHANNEL_RUN
 enum kill_kind { KILL_NONE, KILL_NEWER, KILL_ALL };
 #define SPAWN_WITH_CONTROL 1
 #define SPAWN_MUTED 2
+#define SPAWN_INPUT_RENEWED 4 /* with each unmute standard input begins anew, also after its end */
 
 struct inlet {
   int fd;
@@ -38,6 +40,7 @@ struct outlet {
   uint32_t credit;
   uint32_t must_send; /* bytes that have to go before the next control message or the exit */
   long long rest_until;
+  uint32_t small_reads; /* of the control stream, since the host said something */
 };
 
 struct channel {
@@ -50,13 +53,14 @@ struct channel {
   enum kill_kind kill_wanted;
   struct inlet in[2];    /* stdin, control */
   struct outlet out[3];  /* stdout, stderr, control */
+  int input_reader;      /* the program's end of its standard input, kept where the input is renewed */
   struct keeper_event exit;
   struct mark mark;
 };
 
 static struct channel channels[MAX_CHANNELS];
 static struct program programs[MAX_CHANNELS];
-static int event_pipe[2];
+static int event_pair[2];
 static int highest_fd = 16; /* at least what is opened before and beside the programs' pipes */
 static volatile sig_atomic_t child_ended;
 static long long now_ns;
@@ -70,6 +74,10 @@ static void update_clock(void) {
 static void close_fd(int *fd) {
   if (*fd >= 0) close(*fd);
   *fd = -1;
+}
+
+static void note_fd(int fd) {
+  if (fd > highest_fd) highest_fd = fd;
 }
 
 static uint32_t bytes_in_pipe(int fd) {
@@ -86,6 +94,7 @@ static struct channel *find_channel(uint32_t id) {
 static void close_channel(struct channel *channel, enum channel_state state) {
   for (int i = 0; i < 2; i++) close_fd(&channel->in[i].fd);
   for (int i = 0; i < 3; i++) close_fd(&channel->out[i].fd);
+  close_fd(&channel->input_reader);
   channel->state = state;
   channel->generation++;
 }

@@ -2,6 +2,8 @@
 #ifndef SANDGATE_INPUT_H
 #define SANDGATE_INPUT_H
 
+#include <stdio.h>
+
 #include "channel.h"
 
 static void send_input_credit(struct channel *channel, int index) {
@@ -32,6 +34,19 @@ static void pump_input(struct channel *channel, int index) {
   if (in->fd < 0) take_input(in, in->length);
   if (in->length == 0 && in->close_when_empty) close_fd(&in->fd);
   if (in->owed >= CREDIT_STEP_BYTES || (in->owed > 0 && in->length == 0)) send_input_credit(channel, index);
+}
+
+/* Standard input of what runs next: nothing of what came before, and open, also where it had come to its end. */
+static void renew_input(struct channel *channel) {
+  struct inlet *in = &channel->in[0];
+  take_input(in, in->length);
+  if (channel->input_reader < 0) return;
+  in->close_when_empty = false;
+  if (in->fd >= 0) return;
+  char path[32];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", channel->input_reader);
+  in->fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  note_fd(in->fd);
 }
 
 static void queue_input(struct channel *channel, int index, const uint8_t *bytes, size_t length) {

@@ -35,7 +35,7 @@
 
 enum keeper_event_kind { KEEPER_SPAWNED = 1, KEEPER_SPAWN_FAILED, KEEPER_EXIT };
 
-/* Smaller than PIPE_BUF, so the events of all keepers share one pipe. */
+/* Each is one packet, so the events of all keepers share one socket. */
 struct keeper_event {
   uint32_t slot;
   uint32_t generation;
@@ -142,7 +142,7 @@ static pid_t start_program(struct program *program) {
 }
 
 /*
- * Of all the supervisor has open it keeps the pipe for its events alone: pipes must end with their programs. Closed one
+ * Of all the supervisor has open it keeps the socket for its events alone: pipes must end with their programs. Closed one
  * by one, and no more than there can be: gVisor of 2024 has no close_range.
  */
 static void keep_only(const struct program *program, int event_fd) {

@@ -12,6 +12,7 @@ static void begin_exit(struct channel *channel, struct keeper_event event) {
   channel->exit = event;
   for (int i = 0; i < 3; i++) channel->out[i].must_send = bytes_in_pipe(channel->out[i].fd);
   for (int i = 0; i < 2; i++) close_fd(&channel->in[i].fd);
+  close_fd(&channel->input_reader);
 }
 
 static void handle_keeper_event(struct keeper_event event) {
@@ -33,9 +34,9 @@ static void handle_keeper_event(struct keeper_event event) {
 }
 
 static void read_keeper_events(void) {
-  struct keeper_event events[8];
-  ssize_t got = read(event_pipe[0], events, sizeof events);
-  for (ssize_t i = 0; i < got / (ssize_t)sizeof events[0]; i++) handle_keeper_event(events[i]);
+  struct keeper_event event;
+  for (ssize_t got; (got = read(event_pair[0], &event, sizeof event)) > 0;)
+    if (got == sizeof event) handle_keeper_event(event);
 }
 
 static void keeper_ended(struct channel *channel) {

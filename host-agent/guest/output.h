@@ -39,13 +39,16 @@ static void forward(struct channel *channel, int index, uint32_t at_most) {
   ssize_t got = read(out->fd, at, at_most);
   if (got == 0) return end_of_stream(out);
   if (got < 0) {
-    if (errno == EAGAIN) out->must_send = 0; /* the program itself took back what it had written */
+    if (errno != EAGAIN) return end_of_stream(out);
+    out->must_send = 0; /* the program itself took back what it had written */
     return;
   }
   outgoing_commit(types[index], channel->id, (size_t)got);
   out->credit -= (uint32_t)got;
   account_read(out, (uint32_t)got);
-  out->rest_until = got < SMALL_READ_BYTES ? now_ns + COALESCE_NS : 0;
+  bool is_small = got < SMALL_READ_BYTES;
+  bool is_prompt = index == 2 && is_small && out->small_reads++ < PROMPT_CONTROL_READS;
+  out->rest_until = is_small && !is_prompt ? now_ns + COALESCE_NS : 0;
 }
 
 static bool streams_flushed(const struct channel *channel) {

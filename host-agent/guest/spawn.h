@@ -2,6 +2,8 @@
 #ifndef SANDGATE_SPAWN_H
 #define SANDGATE_SPAWN_H
 
+#include <sys/socket.h>
+
 #include "channel.h"
 
 static void send_spawn_failed(uint32_t id, int error) {
@@ -47,14 +49,23 @@ static bool parse_spawn(struct program *program, const uint8_t *payload, size_t 
   return take_strings(&at, end, program->environment, room) != NULL;
 }
 
+/*
+ * Pipes for the standard streams, which programs open again by name; sockets for the control pair, for no name in /proc
+ * opens those: nothing but the program and what inherits from it can speak there.
+ */
+static bool open_pair(int pair[2], bool control, bool input) {
+  if (!control) return pipe2(pair, O_CLOEXEC) == 0;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) return false;
+  return shutdown(pair[input ? 1 : 0], input ? SHUT_RD : SHUT_WR) == 0;
+}
+
 static int open_pipes(struct channel *channel, struct program *program, bool control) {
   for (int i = 0; i < 5; i++) program->fds[i] = -1;
   for (int i = 0; i < (control ? 5 : 3); i++) {
     bool input = i == 0 || i == 3;
     int pair[2];
-    if (pipe2(pair, O_CLOEXEC) < 0) return errno;
-    for (int end = 0; end < 2; end++)
-      if (pair[end] > highest_fd) highest_fd = pair[end];
+    if (!open_pair(pair, i >= 3, input)) return errno;
+    for (int end = 0; end < 2; end++) note_fd(pair[end]);
     program->fds[i] = pair[input ? 0 : 1];
     int ours = pair[input ? 1 : 0];
     fcntl(ours, F_SETFL, O_NONBLOCK);
@@ -74,6 +85,7 @@ static void reset_channel(struct channel *channel, uint32_t id, const uint8_t *h
   channel->gone_sent = channel->release_wanted = false;
   channel->kill_wanted = KILL_NONE;
   channel->mark.set = false;
+  channel->input_reader = -1;
   for (int i = 0; i < 2; i++) {
     struct inlet *in = &channel->in[i];
     in->fd = -1;
@@ -108,11 +120,15 @@ static void spawn(uint32_t id, const uint8_t *payload, size_t length) {
   memcpy(ours, program->fds, sizeof ours); /* the keeper changes the numbers as soon as it runs */
   if (error == 0) {
     program->error = 0;
-    program->event_fd = event_pipe[1];
+    program->event_fd = event_pair[1];
     program->highest_fd = highest_fd;
     program->event = (struct keeper_event){.slot = (uint32_t)(channel - channels), .generation = channel->generation};
     channel->keeper = start_keeper(program);
     if (channel->keeper < 0) error = errno;
+  }
+  if (error == 0 && (payload[0] & SPAWN_INPUT_RENEWED) != 0) {
+    channel->input_reader = ours[0];
+    ours[0] = -1;
   }
   for (int i = 0; i < 5; i++) close_fd(&ours[i]);
   if (error != 0) {

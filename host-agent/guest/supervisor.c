@@ -25,7 +25,7 @@ static void send_ready(void) {
 static void unmute(struct channel *channel) {
   if (!channel->muted) return;
   for (int i = 0; i < 2; i++) discard(&channel->out[i], bytes_in_pipe(channel->out[i].fd));
-  take_input(&channel->in[0], channel->in[0].length); /* meant for what ran before */
+  renew_input(channel);
   channel->muted = false;
   pump_input(channel, 0);
 }
@@ -35,6 +35,7 @@ static void handle_channel_frame(struct channel *channel, uint8_t type, const ui
     case FRAME_STDIN:
       return queue_input(channel, 0, payload, length);
     case FRAME_CONTROL_IN:
+      channel->out[2].small_reads = 0;
       return queue_input(channel, 1, payload, length);
     case FRAME_STDIN_CLOSE:
       channel->in[0].close_when_empty = true;
@@ -107,18 +108,22 @@ static void watch(int fd, short events, int channel, int stream) {
   polled[polled_count++] = (struct pollfd){.fd = fd, .events = events};
 }
 
+static bool rests(const struct outlet *out, long long *wake_at) {
+  if (out->must_send > 0 || out->rest_until <= now_ns) return false;
+  if (out->rest_until < *wake_at) *wake_at = out->rest_until;
+  return true;
+}
+
 static bool wants_output(const struct channel *channel, int index, long long *wake_at) {
   const struct outlet *out = &channel->out[index];
   if (out->fd < 0 || channel->state < CHANNEL_RUNNING) return false;
-  if (index == 2 && out->must_send > 0) return false; /* pumped as soon as the other streams are through */
+  if (index == 2 && out->must_send > 0) /* goes as soon as the other streams are through */
+    return streams_flushed(channel) && out->credit > 0 && outgoing_can_take_output();
+  if (index == 2 && channel->state == CHANNEL_RUNNING && rests(out, wake_at)) return false;
   if (discards(channel) && (out->must_send == 0 || channel->muted)) return true;
   if (index < 2 && out->credit == 0) return false;
   if (!outgoing_can_take_output()) return false;
-  if (out->must_send == 0 && index < 2 && out->rest_until > now_ns) {
-    if (out->rest_until < *wake_at) *wake_at = out->rest_until;
-    return false;
-  }
-  return true;
+  return index == 2 || !rests(out, wake_at);
 }
 
 static void watch_channel(int number, long long *wake_at) {
@@ -135,7 +140,7 @@ static void wait_for_events(const sigset_t *mask) {
   bool can_answer = outgoing_room() >= 2 * REPLY_ROOM_BYTES;
   watch(STDIN_FILENO, can_answer ? POLLIN : 0, 0, 0);
   watch(STDOUT_FILENO, outgoing.head < outgoing.tail ? POLLOUT : 0, 0, 0);
-  watch(event_pipe[0], can_answer ? POLLIN : 0, 0, 0);
+  watch(event_pair[0], can_answer ? POLLIN : 0, 0, 0);
   for (int i = 0; i < MAX_CHANNELS; i++)
     if (channels[i].state >= CHANNEL_RUNNING) watch_channel(i, &wake_at);
   struct timespec timeout = {0};
@@ -216,7 +221,11 @@ static void close_inherited(void) {
 }
 
 static void set_up(sigset_t *mask_while_polling) {
-  /* Programs run as the same user: without this they could open our pipes through /proc. */
+  /*
+   * Programs run as the same user: without this they could trace us and write to our memory. It does not hide
+   * /proc/1/fd on every gVisor, and what is a pipe there can be opened: so the standard streams of one program are no
+   * secret from another of the same sandbox, and everything that is believed comes through sockets, which cannot.
+   */
   prctl(PR_SET_DUMPABLE, 0);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   close_inherited();
@@ -229,9 +238,9 @@ static void set_up(sigset_t *mask_while_polling) {
   sigaddset(&blocked, SIGCHLD);
   sigprocmask(SIG_BLOCK, &blocked, mask_while_polling);
   sigdelset(mask_while_polling, SIGCHLD);
-  if (pipe2(event_pipe, O_CLOEXEC | O_NONBLOCK) < 0) _exit(1);
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, event_pair) < 0) _exit(1);
   take_mark(&channels[0].mark); /* opens /proc while its number is a low one */
-  fcntl(event_pipe[1], F_SETFL, 0);
+  fcntl(event_pair[1], F_SETFL, 0);
   fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
   fcntl(STDOUT_FILENO, F_SETFL, fcntl(STDOUT_FILENO, F_GETFL) | O_NONBLOCK);
 }

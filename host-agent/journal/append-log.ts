@@ -1,4 +1,5 @@
 /** An append-only file of records. Appends are grouped: whatever waits is written and synced to disk in one go. */
+import { constants } from 'node:fs';
 import { type FileHandle, open, rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { decodeRecord, type JournalRecord } from './record-format.ts';
@@ -41,7 +42,7 @@ export class AppendLog {
   static async open(path: string): Promise<OpenedLog> {
     const file = await open(path, 'a+', 0o600).then(async (created) => {
       await created.close();
-      return open(path, 'r+');
+      return open(path, constants.O_RDWR | constants.O_DSYNC);
     });
     const bytes = await file.readFile();
     const records: JournalRecord[] = [];
@@ -82,7 +83,8 @@ export class AppendLog {
   replace(content: () => Iterable<Buffer>): Promise<void> {
     return this.#enqueue(async () => {
       const temporary = `${this.#path}.new`;
-      const file = await open(temporary, 'w', 0o600);
+      const flags = constants.O_RDWR | constants.O_CREAT | constants.O_TRUNC | constants.O_DSYNC;
+      const file = await open(temporary, flags, 0o600);
       // Taken at once, after the wait above let every append before this one be applied by its caller.
       const bytes = Buffer.concat([...content()]);
       try {
@@ -129,17 +131,17 @@ export class AppendLog {
     this.#lazyTimer = undefined;
     if (group.length + lazy.length === 0) return;
     const bytes = Buffer.concat([...lazy, ...group.map((append) => append.bytes)]);
-    const written = await this.#write(bytes, group.length > 0);
+    const written = await this.#write(bytes);
     for (const append of group) append.resolve(written);
   }
 
-  async #write(bytes: Buffer, durable: boolean): Promise<boolean> {
+  /** The file is open for synchronised writes: a write that is done is on disk, with one trip to the disk's thread. */
+  async #write(bytes: Buffer): Promise<boolean> {
     try {
       for (let done = 0; done < bytes.length; ) {
         const { bytesWritten } = await this.#file.write(bytes, done, bytes.length - done, this.#end + done);
         done += bytesWritten;
       }
-      if (durable) await this.#file.datasync();
       this.#end += bytes.length;
       return true;
     } catch {

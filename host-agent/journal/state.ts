@@ -139,7 +139,8 @@ export class JournalState {
       receipt: entry.receipt,
       frames,
     };
-    if (entry.receipt_seq > session.chain.seq) {
+    // A receipt of a former epoch is behind where the edge said that the chain stands, or was never taken.
+    if (entry.epoch === session.epoch && entry.receipt_seq > session.chain.seq) {
       session.chain = { seq: entry.receipt_seq, sha256: entry.receipt_sha256 };
     }
   }

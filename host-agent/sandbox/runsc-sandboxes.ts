@@ -15,7 +15,8 @@ import { RunscSandbox, type SandboxEnd } from './sandbox.ts';
 import { BASE_ENVIRONMENT, buildResources, buildSpec, WORKSPACE } from './spec.ts';
 import { StartGate } from './start-gate.ts';
 import { FileTool } from './tools/file.ts';
-import { PythonTool } from './tools/python.ts';
+import { nodeTool } from './tools/node.ts';
+import { pythonTool } from './tools/python.ts';
 import { ShellTool } from './tools/shell.ts';
 import { UserIds } from './user-ids.ts';
 
@@ -135,7 +136,8 @@ export class RunscSandboxes implements Sandboxes {
       stderr: collectBounded(process.stderr, MAX_STDERR_BYTES),
       link,
       tools: {
-        python: new PythonTool(link, place),
+        python: pythonTool(link, place),
+        node: nodeTool(link, place),
         shell: new ShellTool(link, place),
         file: new FileTool(link, place),
       },

@@ -1,5 +1,5 @@
 /** Puts an image into the image store, built from its recipe unless the store has it already. */
-import { chmod, mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { IMAGE_FILE, ImageFileSchema, imageDir, ROOTFS_DIR } from '../../host-agent/images/image-file.ts';
 import { SetupFailure } from '../failure.ts';
@@ -16,6 +16,12 @@ export type ImageRequest = {
   archive: () => Promise<DebianArchive>;
   signal?: AbortSignal;
 };
+
+/** The images that the recipes of a folder make. */
+export async function recipeNames(recipesDir: string): Promise<string[]> {
+  const files = await readdir(recipesDir);
+  return files.flatMap((file) => (file.endsWith('.json') ? [file.slice(0, -'.json'.length)] : [])).sort();
+}
 
 export async function readRecipe(path: string): Promise<ImageRecipe> {
   const parsed = ImageRecipeSchema.safeParse(JSON.parse(await readFile(path, 'utf8')));

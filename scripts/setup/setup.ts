@@ -10,7 +10,7 @@ import { type DebianArchive, debianArchive } from './debian-archive.ts';
 import { installGuest } from './guest.ts';
 import { type BuiltImage, installImage } from './image.ts';
 import { removeLeftovers } from './leftovers.ts';
-import { requireMachine, requireRoot } from './machine.ts';
+import { type Machine, requireMachine, requireRoot } from './machine.ts';
 import { installRunsc } from './runsc.ts';
 import type { Progress } from './step.ts';
 
@@ -28,25 +28,8 @@ export async function setUp(
   environment: NodeJS.ProcessEnv,
   progress: Progress,
 ): Promise<Installation> {
-  const machine = await progress.step('machine', async () => {
-    await makeCacheDir(cacheDir);
-    const value = await requireMachine(cacheDir);
-    return { value, did: `Debian ${value.codename}, ${value.architecture}` };
-  });
-  const lock = await progress.step('cache', async (detail) => {
-    const value = await waitForLock(join(cacheDir, 'lock'), (pid) =>
-      detail(`waiting for set-up of process ${pid}`),
-    );
-    await removeLeftovers(join(cacheDir, 'work'));
-    return { value, did: cacheDir };
-  });
-  try {
+  return withCache(cacheDir, progress, async ({ machine, archive }) => {
     await progress.step('packages', installAptPackages);
-    let found: DebianArchive | undefined;
-    const archive = async (detail: (text: string) => void): Promise<DebianArchive> => {
-      found ??= await debianArchive(() => updateAptLists(detail));
-      return found;
-    };
     const runscPath = await progress.step('runsc', (detail) => {
       const mainUri = async (): Promise<string> => (await archive(detail)).mainUri;
       const source = environment.SANDGATE_RUNSC_SOURCE || 'debian';
@@ -65,6 +48,62 @@ export async function setUp(
       ),
     );
     return { runscPath, imagesDir: join(cacheDir, 'images'), guestDir, image };
+  });
+}
+
+/** Puts further images of the repository into the store, beside the one that every set-up has. */
+export async function setUpImages(
+  names: readonly string[],
+  { repositoryDir, cacheDir }: Locations,
+  progress: Progress,
+): Promise<BuiltImage[]> {
+  return withCache(cacheDir, progress, async ({ archive }) => {
+    await progress.step('packages', installAptPackages);
+    const images: BuiltImage[] = [];
+    for (const name of names) {
+      const recipePath = join(repositoryDir, 'images', `${name}.json`);
+      const image = await progress.step(`image ${name}`, (detail) =>
+        installImage({ recipePath, cacheDir, archive: () => archive(detail) }, detail),
+      );
+      images.push(image);
+    }
+    return images;
+  });
+}
+
+type Cache = {
+  machine: Machine;
+  /** Asked for once, and only by a step that downloads. */
+  archive: (detail: (text: string) => void) => Promise<DebianArchive>;
+};
+
+/** One set-up at a time writes to the cache folder. */
+async function withCache<Value>(
+  cacheDir: string,
+  progress: Progress,
+  work: (cache: Cache) => Promise<Value>,
+): Promise<Value> {
+  const machine = await progress.step('machine', async () => {
+    await makeCacheDir(cacheDir);
+    const value = await requireMachine(cacheDir);
+    return { value, did: `Debian ${value.codename}, ${value.architecture}` };
+  });
+  const lock = await progress.step('cache', async (detail) => {
+    const value = await waitForLock(join(cacheDir, 'lock'), (pid) =>
+      detail(`waiting for set-up of process ${pid}`),
+    );
+    await removeLeftovers(join(cacheDir, 'work'));
+    return { value, did: cacheDir };
+  });
+  try {
+    let found: DebianArchive | undefined;
+    return await work({
+      machine,
+      archive: async (detail) => {
+        found ??= await debianArchive(() => updateAptLists(detail));
+        return found;
+      },
+    });
   } finally {
     lock.release();
   }

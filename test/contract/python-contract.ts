@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Sandbox } from '../../host-agent/sandbox/port.ts';
-import { type GetSubject, python, startSandbox } from './subject.ts';
+import { call, type GetSubject, python, startSandbox } from './subject.ts';
 
 export function describePython(subject: GetSubject): void {
   describe('python', () => {
@@ -61,9 +61,27 @@ export function describePython(subject: GetSubject): void {
       expect(next).toMatchObject({ value: 'False', stateLost: false });
     });
 
+    it('is not had by an image without its interpreter, which says so', async () => {
+      const missing = await call(sandbox, 'node', { code: '1' }, { stdin: null });
+      expect(missing).toMatchObject({
+        status: 'failed',
+        error: { name: 'InterpreterMissing', message: 'the image has no node' },
+        stateLost: false,
+      });
+      expect((await python(sandbox, '1')).value).toBe('1');
+    });
+
     it('finds its input at its end where the call takes none', async () => {
       const read = await python(sandbox, 'input()', { stdin: null });
       expect(read).toMatchObject({ status: 'failed', error: { name: 'EOFError' } });
+    });
+
+    it('comes to the end of its input, and the next cell has input again', async () => {
+      for (const text of ['all of it', '', 'more'])
+        expect((await python(sandbox, 'import sys\nsys.stdin.read()', { stdin: text })).value).toBe(
+          `'${text}'`,
+        );
+      expect((await python(sandbox, 'input()', { stdin: 'mine\n' })).value).toBe("'mine'");
     });
 
     it('reads its input', async () => {

@@ -57,11 +57,11 @@ const createSession: McpServerTool = {
       subject: exchange.principal.subject,
       body: utf8(JSON.stringify(request)),
     });
-    const { sessionId } = await reserveSession(exchange, idempotency);
-    const created = unwrap(await placeAndCreate(exchange, { sessionId, request, ephemeral: false }));
+    const reserved = await reserveSession(exchange, idempotency);
+    const created = unwrap(await placeAndCreate(exchange, { ...reserved, request, ephemeral: false }));
     if (signal.aborted) {
       // Nobody learns of this session.
-      const session = sessionOf(exchange, sessionId);
+      const session = sessionOf(exchange, reserved.sessionId);
       await session.call((stub) => stub.destroy(session.caller), UNSAFE);
     }
     const content = CreatedSchema.parse(created);

@@ -18,6 +18,7 @@ import {
 } from '../middleware/body.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
+import { TOOL_SCOPES } from './execute.ts';
 import { SAFE, UNSAFE } from './object-calls.ts';
 import { executionIdOf, notFound, ownSession } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
@@ -38,7 +39,8 @@ const listExecutions = defineRoute({
   method: 'GET',
   path: '/v1/sessions/{session_id}/executions',
   operationId: 'listExecutions',
-  summary: 'The executions of a session, newest first',
+  summary:
+    'The executions of a session, newest first, without what they wrote or gave: `stdout`, `stderr` and `results` are empty, `value` and `structured` null',
   access: { kind: 'tenant', scopes: ['sessions:read'] },
   query: z.strictObject({
     limit: z.coerce.number().int().min(1).max(100).default(20).describe('Executions in one answer.'),
@@ -84,7 +86,7 @@ const streamExecution = defineRoute({
   answers: {
     200: { description: 'Events', content: { [EVENT_STREAM_MEDIA_TYPE]: StreamTextSchema } },
   },
-  errors: ['not_found'],
+  errors: ['not_found', 'quota_exceeded'],
   handle: async (exchange, { params, query }) => {
     const session = await ownSession(exchange, params.session_id);
     const executionId = executionIdOf(params.execution_id);
@@ -118,17 +120,33 @@ const getReceipt = defineRoute({
   },
 });
 
+const DEFAULT_EXPORTED_RECEIPTS = 1_000;
+/** About ten megabytes. */
+const MAX_EXPORTED_RECEIPTS = 4_000;
+
 const exportReceipts = defineRoute({
   method: 'GET',
   path: '/v1/sessions/{session_id}/receipts',
   operationId: 'exportReceipts',
-  summary: 'All receipts of a session in order, with the public keys that verify them',
+  summary: 'The receipts of a session in order, with the public keys that verify them',
   access: { kind: 'tenant', scopes: ['sessions:read'] },
-  answers: { 200: { description: 'The chain', content: { 'application/json': ReceiptExportSchema } } },
-  errors: ['not_found', 'payload_too_large'],
-  handle: async (exchange, { params }) => {
+  query: z.strictObject({
+    after: z.coerce.number().int().min(0).default(0).describe('`next_after` of the answer before.'),
+    limit: z.coerce
+      .number()
+      .int()
+      .min(1)
+      .max(MAX_EXPORTED_RECEIPTS)
+      .default(DEFAULT_EXPORTED_RECEIPTS)
+      .describe('Receipts in one answer.'),
+  }),
+  answers: {
+    200: { description: 'The chain, or a part of it', content: { 'application/json': ReceiptExportSchema } },
+  },
+  errors: ['not_found'],
+  handle: async (exchange, { params, query }) => {
     const session = await ownSession(exchange, params.session_id);
-    return reply(200, unwrap(await session.call((stub) => stub.receipts(session.caller), SAFE)));
+    return reply(200, unwrap(await session.call((stub) => stub.receipts(session.caller, query), SAFE)));
   },
 });
 
@@ -145,7 +163,7 @@ const writeStdin = defineRoute({
   path: '/v1/sessions/{session_id}/executions/{execution_id}/stdin',
   operationId: 'writeStdin',
   summary: 'Write to the standard input of a running execution; needs the scope of its tool',
-  access: { kind: 'tenant', anyScope: ['tools:python', 'tools:shell', 'tools:file'] },
+  access: { kind: 'tenant', anyScope: TOOL_SCOPES },
   query: z.strictObject({
     eof: z.enum(['true', 'false']).default('false').describe('Close the input after these bytes.'),
   }),

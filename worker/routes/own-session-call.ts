@@ -27,7 +27,7 @@ export async function callInOwnSession<T>(
     if (replayed.ok || replayed.code !== 'not_found') return replayed;
   }
   const created = await placeAndCreate(exchange, {
-    sessionId: session.sessionId,
+    ...reserved,
     request: { ...about.place, metadata: {}, idle_timeout_s: IDLE_TIMEOUT_S },
     ephemeral: true,
   });

@@ -1,6 +1,6 @@
 /** Sessions: create, list, read, delete. */
 import * as z from 'zod';
-import { type ErrorCode, failure, type Outcome } from '../../shared/errors.ts';
+import { type ErrorCode, failure, type Outcome, success } from '../../shared/errors.ts';
 import { newSessionId } from '../../shared/ids.ts';
 import {
   type CreateSession,
@@ -12,7 +12,7 @@ import {
 import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { poolCalls, SAFE, tenantCalls, UNSAFE } from './object-calls.ts';
-import { ownSession, sessionOf } from './own-session.ts';
+import { type OwnSession, ownSession, sessionOf } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute, type Exchange } from './route.ts';
 
@@ -64,9 +64,7 @@ const createSession = defineRoute({
       body: raw.bytes,
     });
     const reserved = await reserveSession(exchange, idempotency);
-    const session = unwrap(
-      await placeAndCreate(exchange, { sessionId: reserved.sessionId, request: body, ephemeral: false }),
-    );
+    const session = unwrap(await placeAndCreate(exchange, { ...reserved, request: body, ephemeral: false }));
     return reply(201, session, { Location: `/v1/sessions/${session.session_id}` });
   },
 });
@@ -89,21 +87,33 @@ export async function reserveSession(
 
 export async function placeAndCreate(
   exchange: Exchange<'tenant'>,
-  input: { sessionId: string; request: CreateSession; ephemeral: boolean },
+  { fresh, ...input }: { sessionId: string; fresh: boolean; request: CreateSession; ephemeral: boolean },
 ): Promise<Outcome<Session>> {
-  const { request } = input;
-  const placed = await poolCalls(
-    exchange,
-    request.pool,
-    'body.pool',
-  )((stub) => stub.place({ image: request.image }), SAFE);
-  if (!placed.ok) return placed;
-  const session = sessionOf(exchange, input.sessionId);
+  const { request, sessionId } = input;
+  const pool = poolCalls(exchange, request.pool, 'body.pool');
+  const session = sessionOf(exchange, sessionId);
+  // What is there takes no second place.
+  const found = fresh ? undefined : await join(session);
+  if (found !== undefined) return found;
+  const placed = await pool((stub) => stub.place({ image: request.image, sessionId }), SAFE);
+  if (!placed.ok) return (fresh ? undefined : await join(session)) ?? placed;
   const created = await session.call(
     (stub) => stub.create({ ...input, caller: session.caller, host: placed.value }),
     // A second create of the same id by the same caller joins the first.
     SAFE,
   );
+  exchange.waitUntil(pool((stub) => stub.placed({ sessionId }), SAFE).catch(() => undefined));
+  return orDeleted(created);
+}
+
+/** The session that the first request with an Idempotency-Key has made, or is making. */
+async function join(session: OwnSession): Promise<Outcome<Session> | undefined> {
+  const found = await session.call((stub) => stub.join(session.caller), SAFE);
+  if (!found.ok) return orDeleted(found);
+  return found.value === null ? undefined : success(found.value);
+}
+
+function orDeleted(created: Outcome<Session>): Outcome<Session> {
   if (created.ok || created.code !== 'not_found') return created;
   return failure('session_deleted', 'the session that this Idempotency-Key created was deleted');
 }

@@ -5,7 +5,6 @@ Everything in this process can be reached by the cells, so nothing here is a bou
 """
 
 import ast
-import base64
 import builtins
 import fcntl
 import io
@@ -19,28 +18,23 @@ import sys
 import traceback
 import types
 
+import python_display
+
 CONTROL_IN = 198
 CONTROL_OUT = 199
 KEPT_FD_FLOOR = 200
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
-MAX_VALUE_BYTES = 1024 * 1024
+MAX_VALUE_BYTES = 1024 * 1024 - 64  # the host marks a value that was cut
+MAX_NAME_BYTES = 256
 MAX_MESSAGE_BYTES = 16 * 1024
 MAX_TRACEBACK_BYTES = 64 * 1024
-MAX_RESULT_PARTS = 16
-MAX_RESULT_BYTES = 6 * 1024 * 1024
 KEPT_CELL_SOURCES = 500
 
 CO_COROUTINE = 0x80
 FUTURE_FLAGS = 0
 for _name in __import__("__future__").all_feature_names:
     FUTURE_FLAGS |= getattr(__import__("__future__"), _name).compiler_flag
-TEXT_REPRESENTATIONS = {
-    "_repr_html_": "text/html",
-    "_repr_markdown_": "text/markdown",
-    "_repr_latex_": "text/latex",
-    "_repr_svg_": "image/svg+xml",
-}
-BINARY_REPRESENTATIONS = {"_repr_png_": "image/png", "_repr_jpeg_": "image/jpeg"}
+KERNEL_FILES = (__file__, python_display.__file__)
 
 
 def read_exactly(count):
@@ -61,11 +55,36 @@ def receive():
     return json.loads(read_exactly(length))
 
 
-def send(message):
-    body = json.dumps(message).encode("ascii")
+def send(head, texts=()):
+    """u32 length, u32 length of the head, the head as JSON, and the texts whose lengths in bytes it names."""
+    head = json.dumps(head).encode("ascii")
+    body = b"".join((len(head).to_bytes(4, "big"), head, *texts))
     data = memoryview(len(body).to_bytes(4, "big") + body)
     while data:
         data = data[os.write(CONTROL_OUT, data) :]
+
+
+def send_result(value, error, results, **head):
+    texts = []
+
+    def length_of(text):
+        texts.append(encode(text))
+        return len(texts[-1])
+
+    head["value"] = None if value is None else length_of(value)
+    if error is not None:
+        error = {"name": error["name"], "message": length_of(error["message"]), "traceback": length_of(error["traceback"])}
+    head["error"] = error
+    head["results"] = [{"mime": result["mime"], "data": length_of(result["data"])} for result in results]
+    send({"type": "result", **head}, texts)
+
+
+def encode(text):
+    """UTF-8 of any string: two halves of a character become one, a half on its own U+FFFD."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode("utf-8")
 
 
 def shorten(text, limit):
@@ -76,6 +95,13 @@ def shorten(text, limit):
     if len(data) <= limit:
         return text, False
     return data[:limit].decode("utf-8", "ignore"), True
+
+
+def shown_value(value):
+    """Its text, and how many characters it has where that is not all of it."""
+    whole = repr(value)
+    text, truncated = shorten(whole, MAX_VALUE_BYTES)
+    return text, len(whole) if truncated else None
 
 
 class StandardStreams:
@@ -189,6 +215,7 @@ class Kernel:
         self.streams = StandardStreams()
         self.interrupts = Interrupts(Kernel.run_user_code.__code__)
         self.interrupts.arm()
+        self.displays = python_display.Displays()
 
     def compile_cell(self, source, name):
         """Code objects of the cell: its statements, and its last expression if it ends with one."""
@@ -208,15 +235,21 @@ class Kernel:
         if self.interrupts.pending:
             self.interrupts.raised = True
             raise KeyboardInterrupt
-        statements, last = self.compile_cell(source, name)
-        self.evaluate(statements)
-        if last is None:
-            return None, False, []
-        value = self.evaluate(last)
-        if value is None:
-            return None, False, []
-        text, truncated = shorten(repr(value), MAX_VALUE_BYTES)
-        return text, truncated, rich_results(value)
+        try:
+            statements, last = self.compile_cell(source, name)
+            self.evaluate(statements)
+            value = None if last is None else self.evaluate(last)
+            shown = (None, None) if value is None else shown_value(value)
+            if value is not None:
+                self.displays.show_object(value, with_text=False)
+        except KeyboardInterrupt:
+            self.displays.close_figures()  # drawing them could take as long as what was interrupted
+            raise
+        except BaseException:
+            self.displays.show_figures()
+            raise
+        self.displays.show_figures()
+        return shown
 
     def evaluate(self, code):
         result = eval(code, self.module.__dict__)
@@ -246,10 +279,11 @@ class Kernel:
         self.cells += 1
         name = f"<cell {self.cells}>"
         remember_source(name, self.cells, source)
-        outcome = {"status": "ok", "value": None, "value_truncated": False, "results": [], "error": None, "exit_code": None}
+        self.displays.begin()
+        outcome = {"status": "ok", "value": None, "value_characters": None, "results": [], "error": None, "exit_code": None}
         try:
-            value, truncated, results = self.run_user_code(source, name)
-            outcome.update(value=value, value_truncated=truncated, results=results)
+            value, characters = self.run_user_code(source, name)
+            outcome.update(value=value, value_characters=characters)
         except SystemExit as exit:
             outcome["exit_code"] = exit_code_of(exit)
             if outcome["exit_code"] != 0:
@@ -259,6 +293,7 @@ class Kernel:
             outcome.update(status=status, error=describe(interrupt))
         except BaseException as error:
             outcome.update(status="error", error=describe(error))
+        outcome["results"] = self.displays.end()
         return outcome
 
     def serve(self):
@@ -286,7 +321,7 @@ class Kernel:
             leave_forked_child(outcome)
         if sys.getrecursionlimit() < 200:
             sys.setrecursionlimit(1000)
-        send({"type": "result", "id": request["id"], "cpu_ms": cpu_ms() - cpu_before, **outcome})
+        send_result(id=request["id"], cpu_ms=cpu_ms() - cpu_before, **outcome)
 
 
 def leave_forked_child(outcome):
@@ -338,7 +373,7 @@ def below_kernel(trace):
         start = start.tb_next
     if start is not None:
         return start
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and trace.tb_frame.f_code.co_filename in KERNEL_FILES:
         trace = trace.tb_next
     return trace
 
@@ -347,7 +382,7 @@ def leave_out_kernel(described, depth):
     """Frames of this file can also end a traceback, as that of an interrupt, or stand in a chained one."""
     if described is None or depth > 50:
         return
-    described.stack[:] = [frame for frame in described.stack if frame.filename != __file__]
+    described.stack[:] = [frame for frame in described.stack if frame.filename not in KERNEL_FILES]
     leave_out_kernel(described.__cause__, depth + 1)
     leave_out_kernel(described.__context__, depth + 1)
     for inner in getattr(described, "exceptions", None) or ():
@@ -373,29 +408,7 @@ def describe(error):
         if len(data) > MAX_TRACEBACK_BYTES:
             cut = f"\n... {len(data) - 2 * half} bytes of the traceback left out ...\n"
             text = data[:half].decode("utf-8", "ignore") + cut + data[-half:].decode("utf-8", "ignore")
-    return {"name": name, "message": message, "traceback": text}
-
-
-def rich_results(value):
-    """Other representations the value offers, as notebooks know them. One that fails is left out."""
-    results = []
-    room = MAX_RESULT_BYTES
-    if isinstance(value, type):
-        return results
-    for method, mime in (*TEXT_REPRESENTATIONS.items(), *BINARY_REPRESENTATIONS.items()):
-        if len(results) >= MAX_RESULT_PARTS or not callable(getattr(type(value), method, None)):
-            continue
-        try:
-            data = getattr(value, method)()
-        except Exception:
-            continue
-        if isinstance(data, (bytes, bytearray)) and method in BINARY_REPRESENTATIONS:
-            data = base64.b64encode(data).decode("ascii")
-        if not isinstance(data, str) or len(data) * 4 > room:
-            continue
-        room -= len(data)
-        results.append({"mime": mime, "data": data})
-    return results
+    return {"name": shorten(name, MAX_NAME_BYTES)[0], "message": message, "traceback": text}
 
 
 def main():

@@ -7,7 +7,6 @@ import { type FileEntry, FileServer, type FileStat } from '../../guest-link/file
 import type { GuestLink } from '../../guest-link/guest-link.ts';
 import { decodeUtf8, encodeContent } from './file-content.ts';
 import { fileFailureEnd } from './file-errors.ts';
-import type { KernelPlace } from './python.ts';
 import {
   failedEnd,
   guestFailureEnd,
@@ -15,6 +14,7 @@ import {
   type RunningTool,
   type Tool,
   type ToolEnd,
+  type ToolPlace,
   toolEnd,
 } from './tool.ts';
 
@@ -27,10 +27,10 @@ type ArgumentsOf<Operation extends FileArguments['operation']> = Extract<
 
 export class FileTool implements Tool {
   readonly #link: GuestLink;
-  readonly #place: KernelPlace;
+  readonly #place: ToolPlace;
   #server: Promise<GuestResult<FileServer>> | undefined;
 
-  constructor(link: GuestLink, place: KernelPlace) {
+  constructor(link: GuestLink, place: ToolPlace) {
     this.#link = link;
     this.#place = place;
   }

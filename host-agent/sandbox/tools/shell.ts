@@ -4,7 +4,6 @@ import { ShellArgumentsSchema } from '../../../shared/tool.ts';
 import type { GuestResult } from '../../guest-link/failure.ts';
 import type { GuestLink } from '../../guest-link/guest-link.ts';
 import { type ShellCall, type ShellOutcome, ShellSpares, shellState } from '../../guest-link/shell.ts';
-import type { KernelPlace } from './python.ts';
 import {
   guestFailureEnd,
   NO_STDIN,
@@ -13,6 +12,7 @@ import {
   type Tool,
   type ToolEnd,
   type ToolIo,
+  type ToolPlace,
   toolEnd,
 } from './tool.ts';
 
@@ -22,7 +22,7 @@ const GRACE_MS = { timeout: 0, interrupt: 2_000 } as const;
 export class ShellTool implements Tool {
   readonly #spares: ShellSpares;
 
-  constructor(link: GuestLink, place: KernelPlace) {
+  constructor(link: GuestLink, place: ToolPlace) {
     this.#spares = new ShellSpares(link, {
       state: shellState(place.cwd, place.environment),
       home: place.cwd,

@@ -27,6 +27,12 @@ export interface RunningTool {
 /** Why we stop a program that has not ended by itself. */
 export type StopCause = 'timeout' | 'interrupt';
 
+/** Where the programs of a sandbox start, and with what environment. */
+export interface ToolPlace {
+  cwd: string;
+  environment: readonly string[];
+}
+
 /** Where the output of a call goes, and whether it may be given input. */
 export interface ToolIo {
   sink: OutputSink;

@@ -91,6 +91,7 @@ describe('a host that enrolled', () => {
       const stdin = await grants.stdin(executionId, new TextEncoder().encode(text));
       peer.command(stdin.token, stdin.payload);
     }
+    expect(await peer.frame('stdin_taken')).toMatchObject({ execution_id: executionId, bytes: 5 });
     const interrupt = await grants.interrupt(executionId);
     peer.command(interrupt.token, interrupt.payload);
     const { outcome } = await peer.finished(executionId);

@@ -3,7 +3,7 @@ import { boundedError, resultParts } from '../../../host-agent/execution/result-
 import type { ToolOutcome } from '../../../host-agent/sandbox/port.ts';
 import { concatBytes } from '../../../shared/encoding.ts';
 import { newId } from '../../../shared/ids.ts';
-import { MAX_FRAME_PAYLOAD_BYTES, MAX_VALUE_BYTES } from '../../../shared/limits.ts';
+import { MAX_FRAME_PAYLOAD_BYTES, MAX_RESULT_PARTS_BYTES, MAX_VALUE_BYTES } from '../../../shared/limits.ts';
 
 const executionId = newId('exe');
 const OUTCOME: ToolOutcome = {
@@ -55,19 +55,43 @@ describe('the parts of a result', () => {
     expect(Buffer.from(concatBytes(sent.map(({ bytes }) => bytes))).toString()).toBe(data);
   });
 
-  test('leave out a result that does not fit, and keep the smaller ones', () => {
-    const big = { mime: 'text/plain', data: 'x'.repeat(6 * 1024 * 1024) };
-    const small = { mime: 'text/plain', data: 'y' };
-    const keys = new Set(parts({ results: [big, big, small] }).map(({ key }) => key));
-    expect([...keys]).toEqual(['result:0:text/plain', 'result:2:text/plain']);
+  test('say what was left out because it does not fit, and keep the smaller ones (K11)', () => {
+    const big = { mime: 'image/png', data: 'x'.repeat(6 * 1024 * 1024) };
+    const small = { mime: 'text/html', data: 'y' };
+    const sent = parts({ results: [big, big, small] });
+    expect([...new Set(sent.map(({ key }) => key))]).toEqual([
+      'result:0:image/png',
+      'result:1:text/plain',
+      'result:2:text/html',
+    ]);
+    const note = sent.find(({ key }) => key.startsWith('result:1'));
+    expect(Buffer.from(note?.bytes ?? []).toString()).toBe(
+      '[image/png of 6291456 bytes left out: value and results have at most 8388608 bytes together]',
+    );
   });
 
-  test('cut a value at its cap, at a character', () => {
+  test('never have more than their cap together, notes and all', () => {
+    const big = { mime: 'm'.repeat(200), data: 'x'.repeat(MAX_RESULT_PARTS_BYTES) };
+    const sent = parts({
+      value: 'v'.repeat(MAX_VALUE_BYTES),
+      results: [{ mime: 'text/plain', data: 'x'.repeat(7_000_000) }, ...Array(300).fill(big)],
+    });
+    const total = sent.reduce((sum, { bytes }) => sum + bytes.length, 0);
+    expect(total).toBeLessThanOrEqual(MAX_RESULT_PARTS_BYTES);
+    expect(sent.at(-1)?.key).toBe('result:255:text/plain');
+    expect(Buffer.from(sent.at(-1)?.bytes ?? []).toString()).toBe(
+      '[46 results left out: a call has at most 256]',
+    );
+  });
+
+  test('cut a value at its cap, at a character, and say so (K11)', () => {
     const sent = parts({ value: '漢'.repeat(MAX_VALUE_BYTES) });
     const bytes = concatBytes(sent.map((part) => part.bytes));
-    expect(bytes.length).toBeGreaterThan(MAX_VALUE_BYTES - 3);
+    expect(bytes.length).toBeGreaterThan(MAX_VALUE_BYTES - 64);
     expect(bytes.length).toBeLessThanOrEqual(MAX_VALUE_BYTES);
-    expect(new TextDecoder('utf-8', { fatal: true }).decode(bytes).endsWith('漢')).toBe(true);
+    expect(new TextDecoder('utf-8', { fatal: true }).decode(bytes)).toMatch(
+      /漢… \[349,504 of 1,048,576 characters\]$/,
+    );
   });
 });
 

@@ -2,14 +2,43 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { GuestUnderTest } from './guest-under-test.ts';
 import { describeFiles } from './suite/files.ts';
+import { describeKernelAttacks } from './suite/kernel-attacks.ts';
+import { describeNode } from './suite/node.ts';
 import { describeProcesses } from './suite/processes.ts';
 import { describePython } from './suite/python.ts';
+import { describePythonDisplay } from './suite/python-display.ts';
 import { describeShell } from './suite/shell.ts';
 import { describeStreams } from './suite/streams.ts';
 
 const SETUP_TIMEOUT_MS = 60_000;
 
-export function describeGuest(name: string, start: () => Promise<GuestUnderTest>): void {
+type Start = () => Promise<GuestUnderTest>;
+
+/** `node`: the interpreter of the JavaScript kernel, where there is one. */
+export function describeGuest(name: string, start: Start, { node }: { node?: string } = {}): void {
+  describeStarted(name, start, (guest) => {
+    describe('programs', () => describeProcesses(guest));
+    describe('streams', () => describeStreams(guest));
+    describe('the Python kernel', () => describePython(guest));
+    describe('a cell that speaks for the kernel', () => describeKernelAttacks(guest));
+    describe('what a Python cell shows', () => describePythonDisplay(guest));
+    if (node !== undefined) describe('the JavaScript kernel', () => describeNode(guest, node));
+    describe('the shell', () => describeShell(guest));
+    describe('the file server', () => describeFiles(guest));
+
+    it('ends with its link', async () => {
+      guest().link.close();
+      await guest().ended;
+      expect((await guest().link.closed).reason).toBe('link_closed');
+    });
+  });
+}
+
+export function describeStarted(
+  name: string,
+  start: Start,
+  suites: (guest: () => GuestUnderTest) => void,
+): void {
   describe(`The guest, ${name}`, { timeout: SETUP_TIMEOUT_MS }, () => {
     let started: GuestUnderTest | undefined;
     const guest = () => {
@@ -24,16 +53,6 @@ export function describeGuest(name: string, start: () => Promise<GuestUnderTest>
       await started?.stop();
     }, SETUP_TIMEOUT_MS);
 
-    describe('programs', () => describeProcesses(guest));
-    describe('streams', () => describeStreams(guest));
-    describe('the Python kernel', () => describePython(guest));
-    describe('the shell', () => describeShell(guest));
-    describe('the file server', () => describeFiles(guest));
-
-    it('ends with its link', async () => {
-      guest().link.close();
-      await guest().ended;
-      expect((await guest().link.closed).reason).toBe('link_closed');
-    });
+    suites(guest);
   });
 }

@@ -115,6 +115,35 @@ describe('a journal that is opened again', () => {
     });
   });
 
+  test('continues there also where the edge took less than was signed, and after every opening', async () => {
+    const attach = sampleAttach();
+    const accepted = sampleStarted(attach.sessionId, 2);
+    const refused = sampleStarted(attach.sessionId, 3);
+    const chain = { seq: 1, sha256: '1'.padStart(64, '0') };
+    await withJournal(async (journal) => {
+      await journal.attached(attach);
+      for (const [index, started] of [accepted, refused].entries()) {
+        await journal.started(started);
+        await journal.finished(started, sampleFinished(started, index + 1));
+      }
+      await journal.attached({ ...attach, epoch: 2, seq: 4, chain });
+      expect(journal.session(attach.sessionId)?.chain).toEqual(chain);
+    });
+    for (let opening = 1; opening <= 3; opening += 1) {
+      await withJournal(async (journal) => {
+        expect(journal.session(attach.sessionId)?.chain).toEqual(chain);
+      });
+    }
+    await withJournal(async (journal) => {
+      const next = { ...sampleStarted(attach.sessionId, 5), epoch: 2 };
+      await journal.started(next);
+      await journal.finished(next, sampleFinished(next, 2));
+    });
+    await withJournal(async (journal) => {
+      expect(journal.session(attach.sessionId)?.chain.seq).toBe(2);
+    });
+  });
+
   test('F28 torn at each byte of its last entries has each entry whole or not at all', async () => {
     // Some thousand openings: on memory, where syncing costs nothing.
     await rm(directory, { recursive: true });

@@ -151,7 +151,7 @@ const RULES: Rule[] = [
   {
     title: 'processes are bounded inside, and far above that outside',
     holds: (spec) =>
-      rlimitIs(spec, 'RLIMIT_NPROC', 268) && spec.linux.resources.pids.limit === 16 * 268 + 256,
+      rlimitIs(spec, 'RLIMIT_NPROC', 278) && spec.linux.resources.pids.limit === 16 * 278 + 256,
     breakIt: (spec) => {
       spec.linux.resources.pids.limit = 256;
     },

@@ -1,5 +1,6 @@
-import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { readRecipe, recipeNames } from '../../../scripts/setup/image.ts';
 import { sourceLines } from '../../../scripts/setup/image-build.ts';
 import {
   canonicalJson,
@@ -7,6 +8,8 @@ import {
   ImageRecipeSchema,
   recipeDigest,
 } from '../../../scripts/setup/image-recipe.ts';
+
+const RECIPES_DIR = join(import.meta.dirname, '../../../images');
 
 const RECIPE: ImageRecipe = {
   format: 1,
@@ -50,9 +53,21 @@ describe('the digest of a recipe', () => {
 });
 
 describe('what a recipe may say', () => {
-  test('the recipe of this repository is one', () => {
-    const text = readFileSync(new URL('../../../images/python.json', import.meta.url), 'utf8');
-    expect(ImageRecipeSchema.parse(JSON.parse(text)).name).toBe('python');
+  test('the recipes of this repository are some, each named as its file', async () => {
+    const names = await recipeNames(RECIPES_DIR);
+    expect(names).toEqual(['data', 'full', 'lean', 'node', 'python']);
+    const recipes = await Promise.all(names.map((name) => readRecipe(join(RECIPES_DIR, `${name}.json`))));
+    expect(recipes.map(({ name }) => name)).toEqual(names);
+  });
+
+  test('every image has the folders that a sandbox mounts over, and bash', async () => {
+    for (const name of await recipeNames(RECIPES_DIR)) {
+      const { directories, packages } = await readRecipe(join(RECIPES_DIR, `${name}.json`));
+      const paths = directories.map(({ path }) => path);
+      expect(paths).toEqual(expect.arrayContaining(['/dev/shm', '/proc', '/sandgate', '/tmp', '/workspace']));
+      // Shells and kernels are started by bash.
+      expect(packages).toContain('bash');
+    }
   });
 
   test.each([

@@ -336,6 +336,13 @@ describe('an execution', () => {
     });
     expect(one.json).toEqual(receipts[1]);
     expect(second.receipt).toEqual(receipts[1]);
+    const part = await api('GET', `/v1/sessions/${sessionId}/receipts?limit=1`, { token });
+    expect(part.json).toMatchObject({ receipts: [receipts[0]], next_after: 1 });
+    const rest = await api('GET', `/v1/sessions/${sessionId}/receipts?after=1&limit=1`, { token });
+    expect(rest.json).toMatchObject({ receipts: [receipts[1]], next_after: null });
+    for (const query of ['after=-1', 'limit=0', 'limit=1000000', 'limit=x']) {
+      expect((await api('GET', `/v1/sessions/${sessionId}/receipts?${query}`, { token })).status).toBe(400);
+    }
   });
 
   test.each([

@@ -2,7 +2,7 @@
 import { DurableObject } from 'cloudflare:workers';
 import { sha256Hex } from '../../../shared/digest.ts';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
-import { ENROLLMENT_TOKEN_LIFETIME_S } from '../../../shared/limits.ts';
+import { ATTACH_TIMEOUT_MS, ENROLLMENT_TOKEN_LIFETIME_S } from '../../../shared/limits.ts';
 import { configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { enrollHost } from './enrollment.ts';
@@ -51,10 +51,17 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
     return enrollHost(input, this.#store, await configurationOf(this.env));
   }
 
-  async place({ image }: { image: string }): Promise<Outcome<Placement>> {
-    const placement = choosePlacement(this.#store.hosts(), image, Math.random);
-    if (placement.ok) this.#store.countPlacement(placement.value.hostId);
+  async place({ image, sessionId }: { image: string; sessionId: string }): Promise<Outcome<Placement>> {
+    const nowMs = Date.now();
+    this.#store.removePlacementsBefore(nowMs - ATTACH_TIMEOUT_MS);
+    const placement = choosePlacement(this.#store.hosts(sessionId), image, Math.random);
+    if (placement.ok) this.#store.addPlacement({ sessionId, hostId: placement.value.hostId }, nowMs);
     return placement;
+  }
+
+  async placed({ sessionId }: { sessionId: string }): Promise<Outcome<null>> {
+    this.#store.removePlacement(sessionId);
+    return success(null);
   }
 
   async listHosts(): Promise<Outcome<OperatorHost[]>> {

@@ -35,8 +35,10 @@ export interface PoolPort {
   /** A nonce that any pool of this edge accepts once. */
   challenge(): Promise<Outcome<{ nonce: string }>>;
   enroll(input: Enroll): Promise<Outcome<Enrolled>>;
-  /** `image` is a name or a digest. */
-  place(input: { image: string }): Promise<Outcome<Placement>>;
+  /** `image` is a name or a digest. The place is kept for the session until `placed`, or while an attach may take. */
+  place(input: { image: string; sessionId: string }): Promise<Outcome<Placement>>;
+  /** The session has its sandbox, or will not have one. */
+  placed(input: { sessionId: string }): Promise<Outcome<null>>;
   listHosts(): Promise<Outcome<OperatorHost[]>>;
   reportHost(report: HostReport): Promise<void>;
 }

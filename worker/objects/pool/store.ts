@@ -16,14 +16,15 @@ CREATE TABLE IF NOT EXISTS host (
   public_key TEXT NOT NULL UNIQUE,
   state TEXT NOT NULL,
   sandboxes INTEGER NOT NULL,
-  -- Placements since the last report of the host: it does not know of them yet.
-  placed INTEGER NOT NULL,
   capacity INTEGER NOT NULL,
   degraded INTEGER NOT NULL,
   images TEXT NOT NULL,
   enrolled_at INTEGER NOT NULL,
   last_seen_at INTEGER
 ) WITHOUT ROWID;
+-- Sessions on their way to a host, which does not count them yet.
+CREATE TABLE IF NOT EXISTS placement (session_id TEXT PRIMARY KEY, host_id TEXT NOT NULL, placed_at INTEGER NOT NULL)
+  WITHOUT ROWID;
 `;
 
 const ImagesSchema = z.array(z.object({ name: z.string(), digest: z.string() }));
@@ -43,7 +44,9 @@ export type HostRow = z.infer<typeof HostRowSchema>;
 
 const TokenRowSchema = z.object({ pool: z.string() });
 
-const HOST_COLUMNS = 'host_id, pool, state, sandboxes, placed, capacity, degraded, images, last_seen_at';
+const HOST_COLUMNS = 'host_id, pool, state, sandboxes, capacity, degraded, images, last_seen_at';
+/** A session placed this long before a report has reached its host, and is counted in it. */
+const ON_THE_WAY_MS = 1_000;
 /** Hosts that never came or are long dead make room for new ones. */
 const MAX_HOSTS = 10_000;
 
@@ -113,8 +116,8 @@ export class PoolStore {
   ): { hostId: string; pool: string } {
     const row = this.#sql
       .exec(
-        `INSERT INTO host (host_id, pool, public_key, state, sandboxes, placed, capacity, degraded, images, enrolled_at)
-         VALUES (?, ?, ?, 'dead', 0, 0, 0, 0, '[]', ?)
+        `INSERT INTO host (host_id, pool, public_key, state, sandboxes, capacity, degraded, images, enrolled_at)
+         VALUES (?, ?, ?, 'dead', 0, 0, 0, '[]', ?)
          ON CONFLICT (public_key) DO UPDATE SET enrolled_at = excluded.enrolled_at RETURNING host_id`,
         host.hostId,
         pool,
@@ -130,13 +133,19 @@ export class PoolStore {
     return { hostId: HostRowSchema.shape.host_id.parse(row.host_id), pool };
   }
 
-  hosts(): HostRow[] {
+  /** `placed` of each leaves out `sessionId`: a session that is placed again takes one place. */
+  hosts(sessionId = ''): HostRow[] {
     return this.#sql
-      .exec(`SELECT ${HOST_COLUMNS} FROM host ORDER BY host_id`)
+      .exec(
+        `SELECT ${HOST_COLUMNS}, (SELECT COUNT(*) FROM placement AS other
+           WHERE other.host_id = host.host_id AND other.session_id <> ?) AS placed FROM host ORDER BY host_id`,
+        sessionId,
+      )
       .toArray()
       .map((row) => HostRowSchema.parse(row));
   }
 
+  /** What a host says of itself, at `lastSeenAtMs`. */
   report(report: {
     hostId: string;
     state: HostRow['state'];
@@ -147,7 +156,7 @@ export class PoolStore {
     lastSeenAtMs: number;
   }): void {
     this.#sql.exec(
-      `UPDATE host SET state = ?, sandboxes = ?, placed = 0, capacity = ?, degraded = ?, images = COALESCE(?, images),
+      `UPDATE host SET state = ?, sandboxes = ?, capacity = ?, degraded = ?, images = COALESCE(?, images),
          last_seen_at = ? WHERE host_id = ?`,
       report.state,
       report.sandboxes,
@@ -157,9 +166,28 @@ export class PoolStore {
       report.lastSeenAtMs,
       report.hostId,
     );
+    this.#sql.exec(
+      'DELETE FROM placement WHERE host_id = ? AND placed_at < ?',
+      report.hostId,
+      report.lastSeenAtMs - ON_THE_WAY_MS,
+    );
   }
 
-  countPlacement(hostId: string): void {
-    this.#sql.exec('UPDATE host SET placed = placed + 1 WHERE host_id = ?', hostId);
+  addPlacement(placement: { sessionId: string; hostId: string }, nowMs: number): void {
+    this.#sql.exec(
+      `INSERT INTO placement (session_id, host_id, placed_at) VALUES (?, ?, ?)
+       ON CONFLICT (session_id) DO UPDATE SET host_id = excluded.host_id, placed_at = excluded.placed_at`,
+      placement.sessionId,
+      placement.hostId,
+      nowMs,
+    );
+  }
+
+  removePlacement(sessionId: string): void {
+    this.#sql.exec('DELETE FROM placement WHERE session_id = ?', sessionId);
+  }
+
+  removePlacementsBefore(atMs: number): void {
+    this.#sql.exec('DELETE FROM placement WHERE placed_at < ?', atMs);
   }
 }

@@ -1,7 +1,7 @@
 /** Calls of the API that concern executions. */
 import type { Envelope } from '../../../shared/dsse.ts';
 import { keyIdOf } from '../../../shared/ed25519.ts';
-import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import { type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
 import { type EventCursor, type Execution, parseCursor } from '../../../shared/execution.ts';
 import type { Relay } from '../../../shared/grant.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
@@ -10,13 +10,10 @@ import type { Caller } from '../caller.ts';
 import { notFound } from './creation.ts';
 import { eventStream } from './event-stream.ts';
 import type { Arguments } from './executions.ts';
-import type { ExecuteInput, ExecutionPage, ReceiptExport } from './port.ts';
+import type { ExecuteInput, ExecutionPage, ReceiptExport, ReceiptPage } from './port.ts';
 import type { ExecutionRecord } from './records.ts';
 import type { SessionRuntime } from './runtime.ts';
 import { isOwner } from './session-row.ts';
-
-/** Receipts that one export holds: what one call between objects can carry. */
-const MAX_EXPORTED_RECEIPTS = 8_000;
 
 /**
  * Accepts an execution, or finds the one that the idempotency key names. Nothing waits before it is taken in, so two
@@ -80,6 +77,12 @@ export function streamOf(
   );
 }
 
+/** Before anything is begun for a stream: whether one more may be read in this session. */
+export function readersFault({ logs }: SessionRuntime): Failure | undefined {
+  if (logs.takesReaders) return undefined;
+  return failure('quota_exceeded', 'too many streams of this session are being read', { retry_after_s: 1 });
+}
+
 /** The cursor of a header, if it is one of this execution. */
 export function cursorOf(lastEventId: string | null, executionId: string): EventCursor | undefined {
   const cursor = lastEventId === null ? undefined : parseCursor(lastEventId);
@@ -105,13 +108,12 @@ export function list(
       violations: [{ path: 'query.cursor', expected: 'next_cursor of a former answer' }],
     });
   }
-  const found = runtime.store.executionsBefore(before, page.limit + 1);
-  const records = found.slice(0, page.limit);
-  const last = records.at(-1);
+  const found = runtime.executions.summariesBefore(before, page.limit + 1);
+  const shown = found.slice(0, page.limit);
+  const last = shown.at(-1);
   return success({
-    // The list is a summary: text is had from the execution itself.
-    executions: records.map((record) => runtime.executions.view(record, { withoutText: true })),
-    next_cursor: found.length > records.length && last !== undefined ? String(last.n) : null,
+    executions: shown.map(({ view }) => view),
+    next_cursor: found.length > shown.length && last !== undefined ? String(last.n) : null,
   });
 }
 
@@ -126,14 +128,15 @@ export function receiptOf(runtime: SessionRuntime, record: ExecutionRecord): Out
 export async function receiptExport(
   runtime: SessionRuntime,
   configuration: Configuration,
+  { after, limit }: ReceiptPage,
 ): Promise<Outcome<ReceiptExport>> {
   const { facts, hostKeyX, chainSeq } = runtime.row.record;
-  if (chainSeq > MAX_EXPORTED_RECEIPTS) {
-    return failure('payload_too_large', `the chain has more than ${MAX_EXPORTED_RECEIPTS} receipts`);
-  }
+  const receipts = runtime.store.receipts(after, limit);
+  const last = after + receipts.length;
   return success({
     session_id: facts.sessionId,
-    receipts: runtime.store.receipts(MAX_EXPORTED_RECEIPTS),
+    receipts,
+    next_after: last < chainSeq && receipts.length > 0 ? last : null,
     keys: {
       edge: configuration.keySet.receipt_keys,
       hosts: hostKeyX === null ? [] : [await hostKey(facts.hostId, hostKeyX)],

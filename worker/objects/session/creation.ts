@@ -3,6 +3,7 @@ import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import { isErrorCode } from '../../../shared/problem.ts';
 import type { Session } from '../../../shared/session.ts';
 import type { Env } from '../../env.ts';
+import type { Caller } from '../caller.ts';
 import { logWarning, messageOf } from '../log.ts';
 import type { CreateInput } from './port.ts';
 import type { SessionFacts } from './records.ts';
@@ -16,10 +17,25 @@ export async function createSession(
   env: Env,
   input: CreateInput,
 ): Promise<Outcome<Session>> {
-  const { row } = runtime;
-  const record = row.maybe;
-  if (record !== undefined && !isOwner(record, input.caller)) return notFound();
+  const former = formerCreate(runtime, input.caller);
+  if (former !== undefined) return former;
+  runtime.row.create(factsOf(input));
+  runtime.look();
+  const [attached] = await Promise.all([runtime.sandbox.attach(), recordInTenant(runtime, env)]);
+  if (!attached.ok) return failed(runtime, env, attached);
+  return success(viewOf(runtime));
+}
+
+/** What a create with this id has come to, be it this moment or soon; undefined where the session has to be made. */
+export function formerCreate(
+  runtime: SessionRuntime,
+  caller: Caller,
+): Outcome<Session> | Promise<Outcome<Session>> | undefined {
+  const record = runtime.row.maybe;
+  if (record !== undefined && !isOwner(record, caller)) return notFound();
   switch (record?.state) {
+    case undefined:
+      return undefined;
     case 'running':
     case 'paused':
     case 'suspended':
@@ -31,16 +47,8 @@ export async function createSession(
       return joined(runtime);
     case 'error':
       // Only a session that never ran may be tried again with its id.
-      if (runtime.executions.total > 0 || record.errorCode === 'host_lost') return notFound();
-      break;
-    case undefined:
-      break;
+      return runtime.executions.total > 0 || record.errorCode === 'host_lost' ? notFound() : undefined;
   }
-  row.create(factsOf(input));
-  runtime.look();
-  const [attached] = await Promise.all([runtime.sandbox.attach(), recordInTenant(runtime, env)]);
-  if (!attached.ok) return failed(runtime, env, attached);
-  return success(viewOf(runtime));
 }
 
 /** The same create again while the first one works. */

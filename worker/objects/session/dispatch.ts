@@ -4,11 +4,12 @@ import { utf8 } from '../../../shared/encoding.ts';
 import { type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { GrantAct } from '../../../shared/grant.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
-import { HOST_ANSWER_GRACE_MS, MAX_STDIN_BYTES, TERMINAL_GRACE_MS } from '../../../shared/limits.ts';
+import { HOST_ANSWER_GRACE_MS, TERMINAL_GRACE_MS } from '../../../shared/limits.ts';
 import type { Configuration } from '../../configuration.ts';
 import { commandFrames } from '../command-frames.ts';
 import type { Executions } from './executions.ts';
 import { issueGrant } from './grants.ts';
+import { ExecutionInput } from './input.ts';
 import type { SessionLink } from './link.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
 import type { SessionRow } from './session-row.ts';
@@ -32,7 +33,9 @@ export class Dispatch {
   readonly #configuration: Configuration;
   readonly #link: () => SessionLink;
   readonly #port: DispatchPort;
+  readonly input: ExecutionInput;
   #granting = false;
+  #turns: Promise<unknown> = Promise.resolve();
 
   constructor(parts: {
     row: SessionRow;
@@ -46,6 +49,7 @@ export class Dispatch {
     this.#configuration = parts.configuration;
     this.#link = parts.link;
     this.#port = parts.port;
+    this.input = new ExecutionInput(parts.executions, (record, bytes) => this.#act('stdin', record, bytes));
   }
 
   /**
@@ -85,7 +89,7 @@ export class Dispatch {
 
   /** Again after a lost link: a host that has the execution already knows it by its id. */
   async resend(record: ExecutionRecord): Promise<void> {
-    if (record.status === 'granted' && !isToBeSent(record)) await this.#grant(record);
+    if (record.status === 'granted' && !isToBeSent(record)) await this.#inTurn(() => this.#grant(record));
   }
 
   async #grant(record: ExecutionRecord): Promise<void> {
@@ -129,25 +133,27 @@ export class Dispatch {
   }
 
   /** Bytes for the standard input of what runs; no bytes close it. */
-  async stdin(record: ExecutionRecord, bytes: Uint8Array, eof: boolean): Promise<Outcome<null>> {
-    if (bytes.length > MAX_STDIN_BYTES) {
-      return failure('payload_too_large', `at most ${MAX_STDIN_BYTES} bytes at once`);
-    }
-    if (!isInFlight(record)) return notRunning();
-    if (bytes.length > 0 && !(await this.#act('stdin', record, bytes))) return linkDown();
-    if (eof && !(await this.#act('stdin', record, new Uint8Array(0)))) return linkDown();
-    return success(null);
+  stdin(record: ExecutionRecord, bytes: Uint8Array, eof: boolean): Promise<Outcome<null>> {
+    return this.#inTurn(() => this.input.write(record, bytes, eof));
   }
 
   async interrupt(record: ExecutionRecord): Promise<Outcome<null>> {
     if (!isInFlight(record)) return notRunning();
     // Remembered: with the link down it is sent when the link is back.
     this.#executions.patch(record, { interruptRequested: true });
-    await this.#act('interrupt', record, new Uint8Array(0));
+    await this.#inTurn(() => this.#act('interrupt', record, new Uint8Array(0)));
     return success(null);
   }
 
-  async #act(act: GrantAct, record: ExecutionRecord, payload: Uint8Array): Promise<boolean> {
+  /** Numbers of grants must come to the host in their order, however long each takes to be signed. */
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const turn = this.#turns.then(work);
+    this.#turns = turn.catch(() => undefined);
+    return turn;
+  }
+
+  /** Gives the grant; undefined where there is no link to send it on. */
+  async #act(act: GrantAct, record: ExecutionRecord, payload: Uint8Array): Promise<string | undefined> {
     const { facts, epoch } = this.#row.record;
     const seq = this.#row.takeGrantSeq();
     this.#row.patch({ grantSeq: seq });
@@ -169,7 +175,7 @@ export class Dispatch {
       },
       this.#configuration,
     );
-    return this.#link().send(commandFrames(grant.token, payload));
+    return this.#link().send(commandFrames(grant.token, payload)) ? grant.jti : undefined;
   }
 }
 
@@ -179,8 +185,4 @@ function isInFlight(record: ExecutionRecord): boolean {
 
 function notRunning(): Failure {
   return failure('execution_not_running', 'the execution is not running');
-}
-
-function linkDown(): Failure {
-  return failure('host_unresponsive', 'the link to the host is down');
 }

@@ -12,9 +12,11 @@ import {
   REPLAY_WINDOW_BYTES,
 } from '../../../shared/limits.ts';
 import { OutputRing } from './output-ring.ts';
-import type { OutputPiece, PartPiece } from './records.ts';
+import type { ExecutionRecord, OutputPiece, PartPiece } from './records.ts';
 import type { ExecutionContent } from './result.ts';
 import { type OutputExtent, type SessionStore, TAIL_ROWS_FROM } from './store.ts';
+
+export type LoggedExecution = Pick<ExecutionRecord, 'n' | 'sentAtMs' | 'timeoutMs'>;
 
 /** Where a reader stands. */
 export interface ReaderPosition {
@@ -44,10 +46,12 @@ const NOTHING_STORED: OutputExtent = {
 
 export class EventLog {
   readonly n: number;
+  readonly #record: LoggedExecution;
   readonly #store: SessionStore;
   readonly #end: Record<StreamName, number>;
   readonly #ring = new OutputRing();
   readonly #readers = new Set<ReaderPosition>();
+  readonly #readersOfSession: Set<ReaderPosition>;
   readonly #wakers = new Set<() => void>();
   readonly #onRelease: () => void;
   #pending: { tail: boolean; piece: OutputPiece }[] = [];
@@ -66,12 +70,20 @@ export class EventLog {
   #unheld = false;
   #graceTimer: ReturnType<typeof setTimeout> | undefined;
   #ended = false;
+  #isLetGo = false;
 
   /** `onRelease` is called when frames that were held may be acknowledged. */
-  constructor(n: number, store: SessionStore, options: { onRelease: () => void; isNew: boolean }) {
+  constructor(
+    record: LoggedExecution,
+    store: SessionStore,
+    options: { onRelease: () => void; isNew: boolean; readers: Set<ReaderPosition> },
+  ) {
+    const { n } = record;
     this.n = n;
+    this.#record = record;
     this.#store = store;
     this.#onRelease = options.onRelease;
+    this.#readersOfSession = options.readers;
     // A new execution has no rows: looking for them would cost as much as writing one.
     const extent = options.isNew ? NOTHING_STORED : store.outputExtent(n);
     this.#end = { stdout: extent.stdoutEnd, stderr: extent.stderrEnd };
@@ -192,12 +204,25 @@ export class EventLog {
 
   addReader(position: ReaderPosition): void {
     this.#readers.add(position);
+    this.#readersOfSession.add(position);
     this.#progressed();
   }
 
   removeReader(position: ReaderPosition): void {
     this.#readers.delete(position);
+    this.#readersOfSession.delete(position);
     this.#settle();
+    this.#forget();
+  }
+
+  /** Nobody new comes for what the ring holds. */
+  letGo(): void {
+    this.#isLetGo = true;
+    this.#forget();
+  }
+
+  #forget(): void {
+    if (this.#isLetGo && this.#readers.size === 0) this.#ring.clear();
   }
 
   /** The next pieces after a position, which moves behind them; empty when there is nothing yet. */
@@ -282,13 +307,23 @@ export class EventLog {
       clearTimeout(this.#graceTimer ?? null);
       this.#graceTimer = undefined;
     } else {
-      this.#graceTimer ??= setTimeout(() => {
-        this.#graceTimer = undefined;
-        this.#freeRun = true;
-        this.#settle();
-      }, READER_GRACE_MS);
+      this.#graceTimer ??= setTimeout(
+        () => {
+          this.#graceTimer = undefined;
+          this.#freeRun = true;
+          if (Date.now() >= this.#deadlineAtMs) this.#unheld = true;
+          this.#settle();
+        },
+        Math.min(READER_GRACE_MS, Math.max(0, this.#deadlineAtMs - Date.now())),
+      );
     }
     if (held !== undefined && held !== this.#ring.heldFrom) this.#onRelease();
+  }
+
+  /** From here on the host ends the execution, and needs the way free to say so. */
+  get #deadlineAtMs(): number {
+    const { sentAtMs, timeoutMs } = this.#record;
+    return sentAtMs === null ? Number.POSITIVE_INFINITY : sentAtMs + timeoutMs;
   }
 
   #wasReadByAll(piece: OutputPiece): boolean {

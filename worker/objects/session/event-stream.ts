@@ -14,6 +14,9 @@ import { streamText } from './stream-text.ts';
 
 /** Output that is put into one event at most, unless one piece is longer. */
 const EVENT_BYTES = 131_072;
+/** Of an execution that has ended, a reader that takes nothing for this long is let go. It can come back. */
+const STALLED_MS = 60_000;
+const STALLED_LOOK_MS = 5_000;
 
 export interface EventStreamSource {
   executionId: string;
@@ -27,17 +30,29 @@ export interface EventStreamSource {
 
 export function eventStream(source: EventStreamSource, cursor: EventCursor): Response {
   const reader = new EventReader(source, cursor);
+  let watch: ReturnType<typeof setInterval> | undefined;
   const body = new ReadableStream<Uint8Array>({
     start(controller) {
+      watch = setInterval(() => {
+        if (!reader.isStalled(Date.now())) return;
+        clearInterval(watch ?? null);
+        reader.close();
+        controller.close();
+      }, STALLED_LOOK_MS);
       // Names the place before the first event, so that a stream cut early can be taken up again.
       controller.enqueue(utf8(`: ${source.executionId}\nid: ${formatCursor(reader.cursor)}\n\n`));
     },
     async pull(controller) {
       const text = await reader.next();
-      if (text === undefined) controller.close();
-      else controller.enqueue(utf8(text));
+      if (text !== undefined) {
+        controller.enqueue(utf8(text));
+        return;
+      }
+      clearInterval(watch ?? null);
+      controller.close();
     },
     cancel() {
+      clearInterval(watch ?? null);
       reader.close();
     },
   });
@@ -53,6 +68,9 @@ class EventReader {
   /** Events other than output that were passed so far, given or skipped. */
   #others = 0;
   #closed = false;
+  /** Whether the reader waits for something, and when it was given something last. */
+  #asked = false;
+  #gaveAtMs = Date.now();
 
   constructor(source: EventStreamSource, cursor: EventCursor) {
     this.#source = source;
@@ -74,8 +92,20 @@ class EventReader {
     this.#source.log.wake();
   }
 
+  isStalled(nowMs: number): boolean {
+    return !this.#closed && !this.#asked && this.#source.log.hasEnded && nowMs - this.#gaveAtMs >= STALLED_MS;
+  }
+
   /** Text of the next events; `undefined` at the end. */
   async next(): Promise<string | undefined> {
+    this.#asked = true;
+    const text = await this.#next();
+    this.#asked = false;
+    this.#gaveAtMs = Date.now();
+    return text;
+  }
+
+  async #next(): Promise<string | undefined> {
     while (!this.#closed) {
       const text = this.#ready();
       if (text !== '') return text;

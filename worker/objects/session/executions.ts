@@ -12,7 +12,7 @@ import { History } from './history.ts';
 import type { EventLogs } from './logs.ts';
 import type { ExecuteInput } from './port.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
-import { executionView, NO_CONTENT, type ViewOptions } from './result.ts';
+import { executionSummary, executionView, NO_CONTENT, type ViewOptions } from './result.ts';
 import type { SessionRow } from './session-row.ts';
 import type { SessionStore } from './store.ts';
 import { Waiters } from './waiters.ts';
@@ -135,6 +135,7 @@ export class Executions {
       admitMs: Math.max(0, nowMs - input.admittedMs),
       placeMs: 0,
       interruptRequested: false,
+      input: null,
       truncated: false,
       contentBytes: 0,
       receiptSeq: null,
@@ -264,6 +265,25 @@ export class Executions {
 
   isAwaited({ executionId }: ExecutionRecord): boolean {
     return this.#waiters.has(executionId);
+  }
+
+  /** Newest first, those before number `before`, without what they wrote or gave. */
+  summariesBefore(before: number, limit: number): { n: number; view: Execution }[] {
+    return this.#store.executionsBefore(before, limit).map((row) => {
+      const open = this.#open.find(({ n }) => n === row.n);
+      return { n: row.n, view: this.#summary(open === undefined ? row : this.#withLength(open)) };
+    });
+  }
+
+  #summary(record: ExecutionRecord): Execution {
+    const { sessionId } = this.#row.record.facts;
+    return executionSummary(record, this.#store, { sessionId, encoding: record.encoding });
+  }
+
+  /** What has come so far of one that has not ended. */
+  #withLength(record: ExecutionRecord): ExecutionRecord {
+    const log = this.#logs.of(record);
+    return { ...record, stdoutBytes: log.endOf('stdout'), stderrBytes: log.endOf('stderr') };
   }
 
   view(record: ExecutionRecord, options: Partial<ViewOptions> = {}): Execution {

@@ -21,6 +21,9 @@ export interface IntakePort {
   sandboxFailed(record: ExecutionRecord): void;
   /** A frame changed nothing. */
   useless(): void;
+  inputTaken(executionId: string, bytes: number): void;
+  /** Whether the grant was one of input, of which the host takes no more. */
+  inputRefused(grant: string | null): boolean;
   /** The host signed what is not taken: its chain has gone on, and this one has not. */
   receiptRefused(): void;
   /** The receipt of an execution came after it was given up. */
@@ -85,6 +88,7 @@ export class Intake {
           this.#logs.of(record).part({ field, idx, mime, last, bytes: payload });
         });
       case 'stdin_taken':
+        this.#port.inputTaken(frame.execution_id, frame.bytes);
         this.#took(frame, payload, false);
         return undefined;
       case 'finished':
@@ -164,6 +168,7 @@ export class Intake {
     // A grant that was made again after a lost link may find the first one at work: that is no refusal of the execution.
     const isOfLastGrant = frame.grant_jti === null || frame.grant_jti === record?.grants.at(-1)?.jti;
     if (record?.status !== 'granted' || !isOfLastGrant || frame.code === 'grant_replayed') {
+      if (record === undefined && this.#port.inputRefused(frame.grant_jti)) return;
       this.#drop(frame, `${frame.code}: ${frame.detail}`);
       return;
     }

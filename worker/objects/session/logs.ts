@@ -1,51 +1,78 @@
 /** The event logs that are in memory: those of open executions, and of ended ones that still have a ring. */
 import { READER_GRACE_MS } from '../../../shared/limits.ts';
-import { EventLog } from './event-log.ts';
-import type { ExecutionRecord } from './records.ts';
+import { EventLog, type LoggedExecution, type ReaderPosition } from './event-log.ts';
 import type { SessionStore } from './store.ts';
+
+/** Readers of one session at once: each may keep the ring of a log alive. */
+const MAX_READERS = 32;
+/** Rings of ended executions that wait for a reader to come back. */
+const MAX_KEPT_RINGS = 4;
 
 export class EventLogs {
   readonly #store: SessionStore;
   readonly #onRelease: () => void;
   readonly #logs = new Map<number, EventLog>();
+  /** Numbers of ended executions whose logs are kept for their rings, oldest first. */
+  readonly #kept = new Set<number>();
+  readonly #readers = new Set<ReaderPosition>();
 
   constructor(store: SessionStore, onRelease: () => void) {
     this.#store = store;
     this.#onRelease = onRelease;
   }
 
-  of(record: Pick<ExecutionRecord, 'n'>): EventLog {
+  of(record: LoggedExecution): EventLog {
     const known = this.#logs.get(record.n);
     if (known !== undefined) return known;
-    return this.#add(record.n, false);
+    return this.#add(record, false);
   }
 
   /** The log of an execution that was accepted just now. */
-  begin(record: Pick<ExecutionRecord, 'n'>): void {
-    this.#add(record.n, true);
+  begin(record: LoggedExecution): void {
+    this.#add(record, true);
   }
 
-  #add(n: number, isNew: boolean): EventLog {
-    const log = new EventLog(n, this.#store, { onRelease: this.#onRelease, isNew });
-    this.#logs.set(n, log);
+  #add(record: LoggedExecution, isNew: boolean): EventLog {
+    const log = this.#create(record, isNew);
+    this.#logs.set(record.n, log);
     return log;
+  }
+
+  #create(record: LoggedExecution, isNew: boolean): EventLog {
+    return new EventLog(record, this.#store, { onRelease: this.#onRelease, isNew, readers: this.#readers });
+  }
+
+  get takesReaders(): boolean {
+    return this.#readers.size < MAX_READERS;
   }
 
   /** The log of an ended execution, which is not kept unless it was. */
-  ofEnded(record: Pick<ExecutionRecord, 'n'>): EventLog {
+  ofEnded(record: LoggedExecution): EventLog {
     const known = this.#logs.get(record.n);
     if (known !== undefined) return known;
-    const log = new EventLog(record.n, this.#store, { onRelease: this.#onRelease, isNew: false });
+    const log = this.#create(record, false);
     log.end();
     return log;
   }
 
-  end(record: Pick<ExecutionRecord, 'n'>): void {
+  end(record: LoggedExecution): void {
     const log = this.#logs.get(record.n);
     if (log === undefined) return;
     log.end();
-    if (log.hasRing) setTimeout(() => this.#logs.delete(record.n), READER_GRACE_MS);
-    else this.#logs.delete(record.n);
+    if (!log.hasRing) {
+      this.#logs.delete(record.n);
+      return;
+    }
+    this.#kept.add(record.n);
+    setTimeout(() => this.#letGo(record.n), READER_GRACE_MS);
+    const [oldest] = this.#kept;
+    if (this.#kept.size > MAX_KEPT_RINGS && oldest !== undefined) this.#letGo(oldest);
+  }
+
+  #letGo(n: number): void {
+    this.#kept.delete(n);
+    this.#logs.get(n)?.letGo();
+    this.#logs.delete(n);
   }
 
   flush(): void {

@@ -19,8 +19,8 @@ import { readIdentity, SessionLinkIdentitySchema } from '../../links/identity.ts
 import type { Caller } from '../caller.ts';
 import { ring } from './alarm.ts';
 import { AlarmClock } from './alarm-clock.ts';
-import { accept, cursorOf, find, list, receiptExport, receiptOf, streamOf } from './calls.ts';
-import { createSession, notFound, viewOf } from './creation.ts';
+import { accept, cursorOf, find, list, readersFault, receiptExport, receiptOf, streamOf } from './calls.ts';
+import { createSession, formerCreate, notFound, viewOf } from './creation.ts';
 import { confirmGone, endSession, loseHost, resumeEnding } from './ending.ts';
 import { readCaller, readEventsPath, readExecuteInput } from './internal-request.ts';
 import {
@@ -31,6 +31,7 @@ import {
   INTERNAL_HEADERS,
   INTERNAL_PATHS,
   type ReceiptExport,
+  type ReceiptPage,
   type SessionPort,
 } from './port.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
@@ -69,6 +70,10 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
 
   async create(input: CreateInput): Promise<Outcome<Session>> {
     return createSession(this.#parts, this.env, input);
+  }
+
+  async join(caller: Caller): Promise<Outcome<Session | null>> {
+    return formerCreate(this.#parts, caller) ?? success(null);
   }
 
   async describe(caller: Caller): Promise<Outcome<Session>> {
@@ -122,9 +127,9 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     return found.ok ? receiptOf(this.#parts, found.value) : found;
   }
 
-  async receipts(caller: Caller): Promise<Outcome<ReceiptExport>> {
+  async receipts(caller: Caller, page: ReceiptPage): Promise<Outcome<ReceiptExport>> {
     if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
-    return receiptExport(this.#parts, this.#configuration ?? (await configurationOf(this.env)));
+    return receiptExport(this.#parts, this.#configuration ?? (await configurationOf(this.env)), page);
   }
 
   async stdin(caller: Caller, executionId: string, bytes: Uint8Array, eof: boolean): Promise<Outcome<null>> {
@@ -187,6 +192,8 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   async #executeStream(request: Request): Promise<Outcome<Response>> {
     const input = await readExecuteInput(request);
     if (!input.ok) return input;
+    const fault = readersFault(this.#parts);
+    if (fault !== undefined) return fault;
     const accepted = await this.#accept(input.value, 'full');
     if (!accepted.ok) return accepted;
     return success(streamOf(this.#parts, accepted.value, { cursor: undefined, encoding: undefined }));
@@ -198,6 +205,8 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     if (caller === undefined || target === undefined) return failure('not_found', 'no such stream');
     const found = find(this.#parts, caller, target.executionId);
     if (!found.ok) return found;
+    const fault = readersFault(this.#parts);
+    if (fault !== undefined) return fault;
     const cursor = cursorOf(request.headers.get(INTERNAL_HEADERS.lastEventId), target.executionId);
     return success(streamOf(this.#parts, found.value, { cursor, encoding: target.encoding }));
   }

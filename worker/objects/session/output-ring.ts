@@ -54,6 +54,12 @@ export class OutputRing {
     }
   }
 
+  clear(): void {
+    this.#first += this.#pieces.length;
+    this.#pieces.length = 0;
+    this.#bytes = 0;
+  }
+
   /** The first frame that must not be acknowledged yet. */
   get heldFrom(): number | undefined {
     let excess = this.#bytes - REPLAY_RING_BYTES;

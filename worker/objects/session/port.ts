@@ -31,6 +31,12 @@ export type ExecuteInput = z.infer<typeof ExecuteInputSchema>;
 
 export type ReceiptExport = z.infer<typeof ReceiptExportSchema>;
 
+export interface ReceiptPage {
+  /** Position in the chain behind which the page begins. */
+  after: number;
+  limit: number;
+}
+
 export interface ExecutionPage {
   executions: Execution[];
   next_cursor: string | null;
@@ -54,6 +60,8 @@ export interface HostNotice {
 export interface SessionPort {
   /** Resolves when the session is usable. Called again with the same id by the same caller it joins. */
   create(input: CreateInput): Promise<Outcome<Session>>;
+  /** The session that a create with this id has made or is making; null where there is none. */
+  join(caller: Caller): Promise<Outcome<Session | null>>;
   describe(caller: Caller): Promise<Outcome<Session>>;
   /** Resolves when the session is gone; the second time it is `not_found`. */
   destroy(caller: Caller): Promise<Outcome<null>>;
@@ -71,7 +79,7 @@ export interface SessionPort {
   /** Tool of an execution: what its scope is judged by. */
   toolOf(caller: Caller, executionId: string): Promise<Outcome<string>>;
   receipt(caller: Caller, executionId: string): Promise<Outcome<Envelope>>;
-  receipts(caller: Caller): Promise<Outcome<ReceiptExport>>;
+  receipts(caller: Caller, page: ReceiptPage): Promise<Outcome<ReceiptExport>>;
   stdin(caller: Caller, executionId: string, bytes: Uint8Array, eof: boolean): Promise<Outcome<null>>;
   /** Stops one execution, or whatever runs. */
   interrupt(caller: Caller, executionId: string | null): Promise<Outcome<{ execution_id: string | null }>>;

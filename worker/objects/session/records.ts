@@ -69,6 +69,15 @@ export type SessionRecord = z.infer<typeof SessionRecordSchema>;
 export const GrantReferenceSchema = z.object({ jti: z.string(), sha256: z.string(), seq: z.number() });
 export type GrantReference = z.infer<typeof GrantReferenceSchema>;
 
+/** Bytes of input: sent to the host, taken by the program, and sent on a link that was lost before they were taken. */
+export const InputStateSchema = z.object({
+  sentBytes: z.number(),
+  takenBytes: z.number(),
+  doubtfulBytes: z.number(),
+  closed: z.boolean(),
+});
+export type InputState = z.infer<typeof InputStateSchema>;
+
 export const ExecutionRecordSchema = z.object({
   n: z.number(),
   executionId: ExecutionIdSchema,
@@ -103,6 +112,8 @@ export const ExecutionRecordSchema = z.object({
   admitMs: z.number(),
   placeMs: z.number(),
   interruptRequested: Flag,
+  /** Null until somebody writes to it. */
+  input: json(InputStateSchema).nullable(),
   /** Whether the host, or nobody, vouches for output that is not here. */
   truncated: Flag,
   /** Bytes of its output and results in rows. */

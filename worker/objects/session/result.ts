@@ -25,6 +25,16 @@ export interface ExecutionContent {
 
 export const NO_CONTENT: ExecutionContent = { pieces: [], parts: [] };
 
+/** For a list, where many are shown at once: nothing of what it wrote or gave is read. */
+export function executionSummary(
+  record: ExecutionRecord,
+  store: SessionStore,
+  options: Pick<ViewOptions, 'sessionId' | 'encoding'>,
+): Execution {
+  const view = executionView(record, store, { ...options, withoutText: true, content: NO_CONTENT });
+  return { ...view, truncated: record.truncated };
+}
+
 export function executionView(record: ExecutionRecord, store: SessionStore, options: ViewOptions): Execution {
   const ended = isTerminal(record.status);
   const { pieces, parts } = options.content ?? {

@@ -129,6 +129,8 @@ export class SessionRuntime {
           this.sendAgain(record);
           this.sandboxLost('crashed');
         },
+        inputTaken: (executionId, bytes) => this.dispatch.input.taken(executionId, bytes),
+        inputRefused: (grant) => this.dispatch.input.refused(grant),
         receiptRefused: () => this.#receiptRefused(),
         useless: () => this.link.tookUseless(),
         endedLate: (record) => {
@@ -182,6 +184,7 @@ export class SessionRuntime {
 
   #linkUp(): void {
     this.deadlines.linkUp(this.executions.open, Date.now());
+    this.dispatch.input.linkUp();
     void this.#resend();
   }
 

@@ -13,6 +13,10 @@ import { issueGrant } from './grants.ts';
 import type { SessionLink } from './link.ts';
 import type { SessionRow } from './session-row.ts';
 
+/** How long an attach waits for a host whose control link is down. */
+const REDIAL_MS = 2_500;
+const REDIAL_LOOK_MS = 250;
+
 type Ready = Extract<SessionLinkUp, { type: 'ready' }>;
 export type LostReason = Extract<SessionLinkUp, { type: 'sandbox_lost' }>['reason'];
 
@@ -85,7 +89,19 @@ export class SandboxKeeper {
     const payload = utf8(JSON.stringify(content));
     const grant = await this.#grant('attach', payload);
     const { tenant, sessionId } = facts;
-    return this.#host().attach({ tenant, sessionId, grant, payload });
+    const command = { tenant, sessionId, grant, payload };
+    const untilMs = Date.now() + REDIAL_MS;
+    let sent = await this.#host().attach(command);
+    while (!sent.ok && sent.code === 'no_host_available' && this.#mayWait(untilMs)) {
+      await new Promise((resolve) => setTimeout(resolve, REDIAL_LOOK_MS));
+      sent = await this.#host().attach(command);
+    }
+    return sent;
+  }
+
+  /** A host that was chosen was there a moment ago: after a restart of this edge it dials again at once. */
+  #mayWait(untilMs: number): boolean {
+    return Date.now() < untilMs && this.#attaching !== undefined && this.#row.isLive;
   }
 
   async #grant(act: 'attach' | 'destroy', payload: Uint8Array): Promise<string> {

@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS execution (
   startedAt TEXT, finishedAt TEXT, durationMs REAL,
   exitCode INTEGER, signal TEXT, error TEXT, reason TEXT, stateLost INTEGER NOT NULL,
   stdoutBytes INTEGER NOT NULL, stderrBytes INTEGER NOT NULL,
-  admitMs REAL NOT NULL, placeMs REAL NOT NULL, interruptRequested INTEGER NOT NULL,
+  admitMs REAL NOT NULL, placeMs REAL NOT NULL, interruptRequested INTEGER NOT NULL, input TEXT,
   truncated INTEGER NOT NULL, contentBytes INTEGER NOT NULL, receiptSeq INTEGER
 );
 CREATE UNIQUE INDEX IF NOT EXISTS execution_by_key ON execution (idempotencyKey) WHERE idempotencyKey IS NOT NULL;
@@ -55,6 +55,11 @@ CREATE TABLE IF NOT EXISTS receipt (seq INTEGER PRIMARY KEY, envelope TEXT NOT N
 const ROWS_PER_EXECUTION = 2 ** 21;
 /** Output rows of an execution have numbers below this one; the last bytes of long streams have those from here on. */
 export const TAIL_ROWS_FROM = 2 ** 20;
+
+/** Those that wait may bring a megabyte of arguments each. */
+const COLUMNS_OF_SUMMARY = Object.keys(ExecutionRecordSchema.shape)
+  .filter((column) => column !== 'arguments')
+  .join(', ');
 
 const OPEN = `status IN ('queued', 'granted', 'running', 'waiting')`;
 
@@ -158,9 +163,16 @@ export class SessionStore {
     );
   }
 
-  /** Newest first, those before number `before`. */
+  /** Newest first, those before number `before`, without arguments. */
   executionsBefore(before: number, limit: number): ExecutionRecord[] {
-    return this.#executions('WHERE n < ? ORDER BY n DESC LIMIT ?', before, limit);
+    return this.#sql
+      .exec(
+        `SELECT ${COLUMNS_OF_SUMMARY}, NULL AS arguments FROM execution WHERE n < ? ORDER BY n DESC LIMIT ?`,
+        before,
+        limit,
+      )
+      .toArray()
+      .map((row) => ExecutionRecordSchema.parse(row));
   }
 
   lastNumber(): number {
@@ -256,9 +268,10 @@ export class SessionStore {
     return row === undefined ? undefined : json(EnvelopeSchema).parse(row.envelope);
   }
 
-  receipts(limit: number): Envelope[] {
+  /** Those behind position `after`, in order. */
+  receipts(after: number, limit: number): Envelope[] {
     return this.#sql
-      .exec('SELECT envelope FROM receipt ORDER BY seq LIMIT ?', limit)
+      .exec('SELECT envelope FROM receipt WHERE seq > ? ORDER BY seq LIMIT ?', after, limit)
       .toArray()
       .map((row) => json(EnvelopeSchema).parse(row.envelope));
   }

@@ -163,4 +163,27 @@ export function describeProcesses(guest: () => GuestUnderTest): void {
     await Promise.all(open.map((channel) => channel.release(PATIENCE_MS)));
     expect((await bash(guest(), 'echo room')).stdout).toBe('room\n');
   });
+
+  it('believes no end of a program that another one forges through /proc (K6)', async () => {
+    const forge = `
+import os, struct, time
+exits = [struct.pack("@IIIiiiiIQ", slot, generation, 3, 0, 0, 99, 0, 0, 0) for generation in range(200) for slot in range(64)]
+for fd in os.listdir("/proc/1/fd"):
+  if int(fd) < 3: continue
+  try: pipe = os.open(f"/proc/1/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK)
+  except OSError: continue
+  patience = 100
+  for at in range(0, len(exits), 100):
+    while patience > 0:
+      try: os.write(pipe, b"".join(exits[at : at + 100]))
+      except BlockingIOError: patience -= 1; time.sleep(0.001)
+      except OSError: patience = 0
+      else: break
+`;
+    expect(await bash(guest(), `python3 -c '${forge}' 2>/dev/null; sleep 0.1; exit 7`)).toMatchObject({
+      exitCode: 7,
+      signal: null,
+    });
+    expect((await bash(guest(), 'echo others go on')).stdout).toBe('others go on\n');
+  });
 }

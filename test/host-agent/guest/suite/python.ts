@@ -1,6 +1,7 @@
 /** The Python kernel. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { PythonKernel } from '../../../../host-agent/guest-link/python-kernel.ts';
+import type { Kernel } from '../../../../host-agent/guest-link/kernel.ts';
+import { startPythonKernel } from '../../../../host-agent/guest-link/python-kernel.ts';
 import {
   bash,
   ENVIRONMENT,
@@ -12,11 +13,11 @@ import {
 } from '../guest-under-test.ts';
 
 export function describePython(guest: () => GuestUnderTest): void {
-  let kernel: PythonKernel;
+  let kernel: Kernel;
 
   const start = async () =>
     must(
-      await PythonKernel.start(guest().link, {
+      await startPythonKernel(guest().link, {
         cwd: guest().work,
         environment: ENVIRONMENT,
         readyTimeoutMs: PATIENCE_MS,
@@ -106,19 +107,11 @@ export function describePython(guest: () => GuestUnderTest): void {
   });
 
   it('cuts a value that is too long and says so', async () => {
-    const { value, valueTruncated } = await run("'é' * 3_000_000");
-    expect(valueTruncated).toBe(true);
+    const { value } = await run("'é' * 3_000_000");
+    expect(value).toMatch(/é… \[524,256 of 3,000,002 characters\]$/);
     expect(Buffer.byteLength(value ?? '')).toBeLessThanOrEqual(1024 * 1024);
-  });
-
-  it('offers rich representations beside the value', async () => {
-    const { results } = await run(
-      'class R:\n  def _repr_html_(self): return "<b>é</b>"\n  def _repr_png_(self): return b"\\x89P"\n  def _repr_svg_(self): raise OSError\nR()',
-    );
-    expect(results).toEqual([
-      { mime: 'text/html', data: '<b>é</b>' },
-      { mime: 'image/png', data: 'iVA=' },
-    ]);
+    const astral = (await run("'\u{1f600}' * 300_000")).value;
+    expect(astral).toMatch(/… \[262,128 of 300,002 characters\]$/);
   });
 
   it('delivers every line of a long loop (R28)', async () => {
@@ -149,6 +142,38 @@ export function describePython(guest: () => GuestUnderTest): void {
     expect(await run('print("again")')).toMatchObject({ stdout: 'again\n' });
     await run('os.dup2(os.open("/dev/null", os.O_WRONLY), 1)');
     expect(await run('print("third")')).toMatchObject({ stdout: 'third\n' });
+  });
+
+  it('gives a cell the end of its input, to its programs too, and the next cell input again (K9)', async () => {
+    const first = begin(
+      'import subprocess, sys; sys.stdin.readline(), subprocess.run(["cat"]), sys.stdin.read()',
+      true,
+    );
+    must(await kernel.writeStdin(Buffer.from('line\n')));
+    await eventually('the cell reads', () => first.output.text() === '' && kernel.alive);
+    must(await kernel.closeStdin());
+    expect(await kernel.writeStdin(Buffer.from('late'))).toMatchObject({
+      failure: { reason: 'channel_ended' },
+    });
+    expect(must(await first.ended).value).toContain("'line\\n'");
+    expect(must(await first.ended).value).toMatch(/, ''\)$/);
+    const second = begin('sys.stdin.read()', true);
+    must(await kernel.writeStdin(Buffer.from('more')));
+    must(await kernel.closeStdin());
+    expect(must(await second.ended).value).toBe("'more'");
+    const none = begin('sys.stdin.read()', true);
+    must(await kernel.closeStdin());
+    expect(must(await none.ended).value).toBe("''");
+  });
+
+  it('keeps no input of a cell that did not read it, nor its end', async () => {
+    const unread = begin('import time; time.sleep(0.3)', true);
+    const written = kernel.writeStdin(Buffer.alloc(1_000_000, 'x'));
+    must(await unread.ended);
+    const next = begin('sys.stdin.readline()', true);
+    expect(await written).toMatchObject({ failure: { reason: 'channel_ended' } });
+    must(await kernel.writeStdin(Buffer.from('mine\n')));
+    expect(must(await next.ended).value).toBe("'mine\\n'");
   });
 
   it('answers input() from standard input, or with its end when there is none', async () => {

@@ -37,9 +37,11 @@ export function describeShell(guest: () => GuestUnderTest): void {
     };
   };
   const environment = (name: string) =>
-    shell.state.environment
-      .map((v) => Buffer.from(v))
-      .find((v) => v.toString('latin1').startsWith(`${name}=`));
+    Buffer.from(shell.state.environment)
+      .toString('latin1')
+      .split('\0')
+      .map((variable) => Buffer.from(variable, 'latin1'))
+      .find((variable) => variable.toString('latin1').startsWith(`${name}=`));
 
   it('lives on after exit, set -e and exec (R38)', async () => {
     expect(await run('cd /tmp; exit 7')).toMatchObject({ exitCode: 7, signal: null, cwd: '/tmp' });
@@ -165,6 +167,21 @@ export function describeShell(guest: () => GuestUnderTest): void {
     expect(output.text()).toBe('got one\ntwo\n');
   });
 
+  it('keeps the variables from before where a command says what is none, or too many (K5)', async () => {
+    await run('export KEPT=1');
+    const before = shell.state.environment;
+    const forge = async (body: string) => {
+      const code = `import os, sys; body = b"\\1/tmp\\0" + ${body}; sys.stdout.buffer.write(len(body).to_bytes(4, "big") + body)`;
+      await run(`python3 -c '${code}' >&199; kill -9 $$`);
+      expect(shell.state.environment).toEqual(before);
+    };
+    await forge('b"\\0" * 1_000_000');
+    await forge('b"A=\\0" * 5_000');
+    await forge('b"=\\0"');
+    await forge('b"A=1"');
+    expect((await run('echo $KEPT $PWD')).stdout).toBe('1 /tmp\n');
+  });
+
   it('takes a command of a megabyte and a state of many variables', async () => {
     expect((await run(`: ${'x'.repeat(1_000_000)}\necho end`)).stdout).toBe('end\n');
     await run(`for i in $(seq 500); do export V$i=${'y'.repeat(500)}; done`);
@@ -235,7 +252,7 @@ export function describeShell(guest: () => GuestUnderTest): void {
         },
       }),
     );
-    await eventually('the window is full', () => bytes === 256 * 1024);
+    await eventually('the window is full', () => bytes === 1024 * 1024);
     await call.stop(0);
     expect(must(await call.outcome).signal).toBe('SIGKILL');
   });

@@ -11,7 +11,7 @@ import {
   startBash,
 } from '../guest-under-test.ts';
 
-const WINDOW_BYTES = 256 * 1024;
+const WINDOW_BYTES = 1024 * 1024;
 
 export function describeStreams(guest: () => GuestUnderTest): void {
   it('carries bytes as they are', async () => {

@@ -6,7 +6,7 @@ import { livenessOf } from '../../../../worker/objects/host/liveness.ts';
 import { isWorthReporting } from '../../../../worker/objects/host/load-report.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { connectFakeHost, workerTransport } from '../../harness/fake-host.ts';
-import { call, caller, openSession } from '../../harness/sessions.ts';
+import { call, caller, newId, openSession } from '../../harness/sessions.ts';
 
 let host: HostDouble;
 beforeEach(async () => {
@@ -58,7 +58,8 @@ describe('a control link', () => {
     host.sendControl({ ...load, sandboxes: 51 });
     host.sendControl({ ...load, sandboxes: 51, degraded: true });
     await expect.poll(async () => (await inPool()).sandboxes).toBe(51);
-    expect(await env.POOL.getByName('default').place({ image: host.images[0]?.digest ?? '' })).toBeDefined();
+    const place = { image: host.images[0]?.digest ?? '', sessionId: await newId() };
+    expect(await env.POOL.getByName('default').place(place)).toMatchObject({ ok: false });
   });
 
   test.each<[string, Uint8Array]>([

@@ -13,6 +13,7 @@ import {
   openSession,
   sessionStub,
   type TestSession,
+  WHOLE_CHAIN,
 } from '../../harness/sessions.ts';
 
 let host: HostDouble;
@@ -226,7 +227,7 @@ describe('a silent host', () => {
     expect(await session.stub.getExecution(caller, late.id)).toMatchObject({
       value: { status: 'unknown', stdout: 'begin\n', receipt: { signatures: [{}, {}] } },
     });
-    const exported = await session.stub.receipts(caller);
+    const exported = await session.stub.receipts(caller, WHOLE_CHAIN);
     expect(exported.ok && exported.value.receipts).toHaveLength(2);
   }, 15_000);
 });

@@ -11,7 +11,14 @@ import type { ExecutionDouble } from '../../../fixtures/host-double/execution-do
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { assembled, EventReader, events } from '../../harness/event-reader.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
-import { call, caller, openSession, sessionStub, type TestSession } from '../../harness/sessions.ts';
+import {
+  call,
+  caller,
+  openSession,
+  sessionStub,
+  type TestSession,
+  WHOLE_CHAIN,
+} from '../../harness/sessions.ts';
 
 let host: HostDouble;
 let session: TestSession;
@@ -144,7 +151,7 @@ describe('an eviction', () => {
     running[0]?.started();
     await running[0]?.finish();
     await settled();
-    const exported = await session.stub.receipts(caller);
+    const exported = await session.stub.receipts(caller, WHOLE_CHAIN);
     if (!exported.ok) throw new Error(exported.detail);
     expect(await verifyChain(exported.value.receipts, exported.value.keys, session.id)).toMatchObject({
       ok: true,

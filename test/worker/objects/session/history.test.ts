@@ -42,6 +42,7 @@ function ended(n: number, contentBytes = 0): ExecutionRecord {
     admitMs: 0,
     placeMs: 0,
     interruptRequested: false,
+    input: null,
     truncated: false,
     contentBytes,
     receiptSeq: null,

@@ -1,3 +1,4 @@
+import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { encodeFrame } from '../../../../shared/frames.ts';
 import { newId as newHandle } from '../../../../shared/ids.ts';
@@ -13,6 +14,7 @@ import {
   openSession,
   sessionStub,
   type TestSession,
+  WHOLE_CHAIN,
 } from '../../harness/sessions.ts';
 
 let host: HostDouble;
@@ -160,7 +162,7 @@ describe('a lost sandbox', () => {
     });
     // The chain goes on over the change of the sandbox.
     expect(host.session(session.id).attach.chain.seq).toBe(1);
-    const exported = await session.stub.receipts(caller);
+    const exported = await session.stub.receipts(caller, WHOLE_CHAIN);
     expect(exported.ok && exported.value.receipts).toHaveLength(3);
   });
 
@@ -253,9 +255,21 @@ describe('a create', () => {
     );
   });
 
-  test('on a host without a control link fails at once', async () => {
+  test('waits a moment for a host that dials again', async () => {
     host.dropControl();
-    await expect.poll(async () => (await createOn(host, await newId())).ok, { timeout: 3_000 }).toBe(false);
+    const status = async () => (await env.HOST.getByName(host.hostId).status()).connected;
+    await expect.poll(status).toBe(false);
+    const created = createOn(host, await newId());
+    await expect.poll(status).toBe(false);
+    await host.connect();
+    expect(await created).toMatchObject({ ok: true, value: { state: 'running' } });
+  });
+
+  test('on a host that does not come back fails soon', async () => {
+    host.dropControl();
+    await expect.poll(async () => (await env.HOST.getByName(host.hostId).status()).connected).toBe(false);
+    const startedAtMs = Date.now();
     expect(await createOn(host, await newId())).toMatchObject({ code: 'no_host_available' });
+    expect(Date.now() - startedAtMs).toBeLessThan(4_500);
   });
 });

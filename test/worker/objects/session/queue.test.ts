@@ -3,7 +3,7 @@ import { MAX_QUEUED_EXECUTIONS } from '../../../../shared/limits.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
-import { call, caller, openSession, type TestSession } from '../../harness/sessions.ts';
+import { call, caller, openSession, type TestSession, WHOLE_CHAIN } from '../../harness/sessions.ts';
 
 let host: HostDouble;
 let session: TestSession;
@@ -80,7 +80,7 @@ describe('the queue of a session', () => {
   });
 
   test('gives stdin and interrupts to what runs, and to nothing else', async () => {
-    const answer = session.stub.execute(call('cat'));
+    const answer = session.stub.execute(call('cat', { body: { stdin: true } }));
     await host.until(() => running.length === 1);
     const execution = running[0];
     if (execution === undefined) throw new Error('nothing runs');
@@ -158,7 +158,7 @@ describe('a session of somebody else', () => {
       await stub.listExecutions(mallory, { limit: 1 }),
       await stub.getExecution(mallory, id),
       await stub.receipt(mallory, id),
-      await stub.receipts(mallory),
+      await stub.receipts(mallory, WHOLE_CHAIN),
       await stub.toolOf(mallory, id),
       await stub.stdin(mallory, id, new Uint8Array(1), false),
       await stub.interrupt(mallory, null),

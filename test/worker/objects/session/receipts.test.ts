@@ -4,10 +4,11 @@ import { generatePrivateJwk, keyIdOf } from '../../../../shared/ed25519.ts';
 import { toBase64, utf8 } from '../../../../shared/encoding.ts';
 import { newId } from '../../../../shared/ids.ts';
 import { verifyChain } from '../../../../shared/receipt-verify.ts';
+import type { ReceiptExport } from '../../../../worker/objects/session/port.ts';
 import type { ExecutionDouble, FinishOptions } from '../../../fixtures/host-double/execution-double.ts';
 import { echo, type HostDouble, webCrypto } from '../../../fixtures/host-double/host-double.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
-import { call, caller, openSession, type TestSession } from '../../harness/sessions.ts';
+import { call, caller, openSession, type TestSession, WHOLE_CHAIN } from '../../harness/sessions.ts';
 
 let host: HostDouble;
 let session: TestSession;
@@ -52,7 +53,7 @@ async function isRefused(answer: Promise<unknown>): Promise<void> {
 }
 
 async function chainHas(count: number): Promise<void> {
-  const exported = await session.stub.receipts(caller);
+  const exported = await session.stub.receipts(caller, WHOLE_CHAIN);
   if (!exported.ok) throw new Error(exported.detail);
   const { receipts, keys } = exported.value;
   expect(receipts).toHaveLength(count);
@@ -168,6 +169,29 @@ describe('a receipt', () => {
     });
     await chainHas(1);
   }, 15_000);
+
+  test('is exported in parts that join to the whole chain', async () => {
+    host.script = echo;
+    for (let count = 0; count < 5; count += 1) await session.stub.execute(call('x'));
+    const parts: ReceiptExport[] = [];
+    for (let after: number | null = 0; after !== null && parts.length < 9; ) {
+      const part = await session.stub.receipts(caller, { after, limit: 2 });
+      if (!part.ok) throw new Error(part.detail);
+      parts.push(part.value);
+      after = part.value.next_after;
+    }
+    expect(parts.map(({ receipts, next_after }) => [receipts.length, next_after])).toEqual([
+      [2, 2],
+      [2, 4],
+      [1, null],
+    ]);
+    const joined = parts.flatMap(({ receipts }) => receipts);
+    const whole = await session.stub.receipts(caller, WHOLE_CHAIN);
+    expect(whole).toMatchObject({ value: { receipts: joined, next_after: null } });
+    expect(await session.stub.receipts(caller, { after: 5, limit: 2 })).toMatchObject({
+      value: { receipts: [], next_after: null },
+    });
+  });
 
   test('for an execution that has ended, or was never sent, is not taken into the chain (A52)', async () => {
     await begin();

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { verifyChain, verifyReceipt } from '../../../../shared/receipt-verify.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
-import { call, caller, openSession } from '../../harness/sessions.ts';
+import { call, caller, openSession, WHOLE_CHAIN } from '../../harness/sessions.ts';
 
 let host: HostDouble | undefined;
 afterEach(() => host?.close());
@@ -20,7 +20,7 @@ describe('a session', () => {
       value: { status: 'succeeded', stdout: 'hello', stdout_bytes: 5, truncated: false, state_lost: false },
     });
     if (!executed.ok) throw new Error(executed.detail);
-    const exported = await session.stub.receipts(caller);
+    const exported = await session.stub.receipts(caller, WHOLE_CHAIN);
     if (!exported.ok) throw new Error(exported.detail);
     const { keys, receipts } = exported.value;
     expect(await verifyReceipt(executed.value.receipt, keys)).toMatchObject({ ok: true });

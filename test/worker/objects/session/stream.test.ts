@@ -1,6 +1,6 @@
 import { evictDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import {
   INLINE_HEAD_BYTES,
   INLINE_TAIL_BYTES,
@@ -154,6 +154,65 @@ describe('an event stream', () => {
     });
   });
 
+  test('of a session is one of a bounded number, and the call for one more is not begun', async () => {
+    const streams = [await executeStream(session, call('x'))];
+    const execution = await current();
+    execution.started();
+    for (;;) {
+      const response = await events(session, execution.id);
+      if (response.status !== 200) {
+        expect(await response.json()).toMatchObject({ code: 'quota_exceeded', retry_after_s: 1 });
+        break;
+      }
+      streams.push(new EventReader(response));
+    }
+    expect(streams).toHaveLength(32);
+    await expect(executeStream(session, call('y'))).rejects.toThrow('429');
+    await streams.pop()?.cancel();
+    await expect.poll(async () => (await events(session, execution.id)).status).toBe(200);
+    await execution.finish();
+    for (const stream of streams) {
+      expect((await stream.toEnd()).at(-1)?.data.event).toBe('end');
+    }
+    expect(await session.stub.listExecutions(caller, { limit: 2 })).toMatchObject({
+      value: { executions: [{ execution_id: execution.id }], next_cursor: null },
+    });
+  });
+
+  test('that nobody reads is let go a minute after the end, and can be taken up again', async () => {
+    const total = 3 * 1024 * 1024;
+    host.script = async (execution) => {
+      execution.started();
+      await execution.write('stdout', 'z'.repeat(total));
+      await execution.finish();
+    };
+    const stalled = await Promise.all(
+      Array.from({ length: 32 }, async () => executeStream(session, call('x'))),
+    );
+    const isOver = async () => {
+      const listed = await session.stub.listExecutions(caller, { limit: 1 });
+      return listed.ok && listed.value.executions[0]?.finished_at !== null;
+    };
+    await expect.poll(isOver, { timeout: 10_000 }).toBe(true);
+    const listed = await session.stub.listExecutions(caller, { limit: 1 });
+    const id = (listed.ok && listed.value.executions[0]?.execution_id) || '';
+    expect((await events(session, id)).status).toBe(429);
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 61_000 });
+    await expect.poll(async () => (await events(session, id)).status, { timeout: 10_000 }).toBe(200);
+    vi.useRealTimers();
+    const [stream] = stalled;
+    const read = (await stream?.toEnd()) ?? [];
+    expect(read.at(-1)?.data.event).not.toBe('end');
+    const last = read.at(-1);
+    const again = new EventReader(
+      await events(session, last?.id.split(':')[0] ?? '', { lastEventId: last?.id ?? '' }),
+    );
+    await again.toEnd();
+    const text = assembled([...read, ...again.events], 'stdout');
+    expect(text).toBe('z'.repeat(total));
+    expect(again.events.at(-1)?.data.event).toBe('end');
+  }, 30_000);
+
   test('of somebody else does not exist', async () => {
     const id = await finished((execution) => execution.write('stdout', 'secret'));
     const response = await events(session, id, { caller: { tenant: 'acme', subject: 'mallory' } });
@@ -303,6 +362,27 @@ describe('a stream beyond the replay window', () => {
     expect(gaps).toHaveLength(1);
     expect(assembled(read, 'stdout').endsWith('the end')).toBe(true);
   }, 60_000);
+
+  test('that nobody reads holds its program no longer than its deadline, so that its end is heard', async () => {
+    const timeoutMs = 2_000;
+    host.script = async (execution) => {
+      execution.started();
+      const endAtMs = Date.now() + timeoutMs;
+      for (let index = 0; Date.now() < endAtMs; index += 1) await execution.write('stdout', chunk(index));
+      await execution.finish({ status: 'timeout', exit_code: null });
+    };
+    const stream = await executeStream(session, call('x', { body: { timeout_ms: timeoutMs } }));
+    await stream.until(({ data }) => data.event === 'started');
+    const isOver = async () => {
+      const listed = await session.stub.listExecutions(caller, { limit: 1 });
+      return listed.ok && listed.value.executions[0]?.finished_at !== null;
+    };
+    await expect.poll(isOver, { timeout: 10_000 }).toBe(true);
+    expect((await stream.toEnd()).at(-1)?.data).toMatchObject({
+      event: 'end',
+      execution: { status: 'timeout', truncated: true },
+    });
+  }, 30_000);
 
   test('that nobody reads goes on after the grace, and names what it let go', async () => {
     const total = REPLAY_WINDOW_BYTES + 3 * REPLAY_RING_BYTES;

@@ -1,0 +1,237 @@
+/** A language kernel of a sandbox: one process that keeps its variables from cell to cell. */
+import type { Channel, OutputSink } from './channel.ts';
+import { type Deferred, deferred, within } from './deferred.ts';
+import { fail, type GuestFailure, type GuestResult, succeed } from './failure.ts';
+import type { GuestLink } from './guest-link.ts';
+import { MAX_WAITING_BYTES } from './input-window.ts';
+import {
+  encodeKernelRequest,
+  type KernelMessage,
+  KernelMessages,
+  type KernelResult,
+  protocol,
+} from './kernel-messages.ts';
+
+const CONFIRM_TIMEOUT_MS = 10_000;
+const INTERRUPT_INTERVAL_MS = 1_000;
+
+export interface KernelOutcome {
+  /** `died`: the kernel's process ended, and with it the variables. */
+  readonly status: 'succeeded' | 'failed' | 'interrupted' | 'died';
+  /** Of the cell that called for exit, or of the process that died. */
+  readonly exitCode: number | null;
+  readonly signal: NodeJS.Signals | null;
+  /** Ends with a mark that says so where it is not whole. */
+  readonly value: string | null;
+  readonly error: { readonly name: string; readonly message: string; readonly traceback: string } | null;
+  readonly results: readonly { readonly mime: string; readonly data: string }[];
+  readonly cpuMs: number;
+}
+
+export interface KernelPlace {
+  readonly cwd: string;
+  readonly environment: readonly string[];
+  readonly readyTimeoutMs: number;
+}
+
+export interface KernelStart extends KernelPlace {
+  /** The interpreter with its arguments, the last of them the kernel's script. */
+  readonly argv: readonly string[];
+}
+
+export interface KernelCell {
+  readonly code: string;
+  readonly onOutput: OutputSink;
+  /** Whether `writeStdin` may reach the cell; without it the cell's input is at its end at once. */
+  readonly stdin?: boolean;
+}
+
+const STATUS = { ok: 'succeeded', error: 'failed', interrupted: 'interrupted' } as const;
+
+function outcomeOf({ status, exitCode, value, error, results, cpuMs }: KernelResult): KernelOutcome {
+  return { status: STATUS[status], exitCode, signal: null, value, error, results, cpuMs };
+}
+
+function diedOutcome(exit: { exitCode: number | null; signal: NodeJS.Signals | null }): KernelOutcome {
+  const end = exit.signal === null ? `exit code ${exit.exitCode}` : exit.signal;
+  const message = `the interpreter ended (${end}); its variables are lost`;
+  return {
+    status: 'died',
+    ...exit,
+    value: null,
+    error: { name: 'KernelDied', message, traceback: '' },
+    results: [],
+    cpuMs: 0,
+  };
+}
+
+/** Of a kernel that was never ready. A shell that finds no interpreter to start ends with 127. */
+function endedEarly({ exitCode }: KernelOutcome): GuestResult<never> {
+  return exitCode === 127
+    ? fail('spawn_failed', 'there is no such interpreter', 'ENOENT')
+    : fail('channel_ended', 'the kernel ended before it was ready');
+}
+
+interface RunningCell {
+  readonly id: string;
+  readonly result: Deferred<GuestResult<KernelOutcome>>;
+  /** Settles once the kernel has let go of input meant for earlier cells; true: it may be written now. */
+  readonly stdin: Deferred<boolean>;
+}
+
+export class Kernel {
+  readonly #channel: Channel;
+  readonly #messages = new KernelMessages((message) => this.#take(message));
+  readonly #ready = deferred<GuestResult<void>>();
+  #running: RunningCell | undefined;
+  #cells = 0;
+  #alive = true;
+
+  private constructor(channel: Channel) {
+    this.#channel = channel;
+    void channel.exited.then((exit) => this.#ended(exit.ok ? succeed(diedOutcome(exit.value)) : exit));
+  }
+
+  static async start(link: GuestLink, options: KernelStart): Promise<GuestResult<Kernel>> {
+    let kernel: Kernel | undefined;
+    const early: Uint8Array[] = [];
+    const channel = await link.spawn({
+      argv: options.argv,
+      cwd: options.cwd,
+      environment: options.environment,
+      control: true,
+      muted: true,
+      renewableStdin: true,
+      onControl: (bytes) => (kernel === undefined ? early.push(bytes) : kernel.#receive(bytes)),
+      timeoutMs: options.readyTimeoutMs,
+    });
+    if (!channel.ok) return channel;
+    kernel = new Kernel(channel.value);
+    for (const bytes of early) kernel.#receive(bytes);
+    const ready = await within(kernel.#ready.promise, options.readyTimeoutMs, () =>
+      fail('timeout', 'the kernel did not become ready'),
+    );
+    if (ready.ok) return succeed(kernel);
+    await kernel.dispose();
+    return ready;
+  }
+
+  /** False once the process ended: then a new kernel is needed. */
+  get alive(): boolean {
+    return this.#alive;
+  }
+
+  /** Runs one cell; resolves when it ended and all its output was given to `onOutput`. */
+  execute(cell: KernelCell): Promise<GuestResult<KernelOutcome>> {
+    if (!this.#alive) return Promise.resolve(fail('channel_ended', 'the kernel ended before'));
+    if (this.#running !== undefined) return Promise.resolve(fail('limit', 'the kernel runs a cell already'));
+    const id = String(++this.#cells);
+    const request = encodeKernelRequest({ type: 'execute', id, code: cell.code, stdin: cell.stdin === true });
+    if (request.length > MAX_WAITING_BYTES) return Promise.resolve(fail('limit', 'the code is too long'));
+    const running: RunningCell = { id, result: deferred(), stdin: deferred() };
+    this.#running = running;
+    if (cell.stdin !== true) running.stdin.resolve(false);
+    this.#channel.setOutput(cell.onOutput);
+    this.#channel.renewStdin();
+    this.#channel.unmute();
+    this.#channel.mark();
+    void this.#channel.sendControl(request).then((sent) => {
+      if (!sent.ok && this.#alive) this.#ended(sent);
+    });
+    return running.result.promise;
+  }
+
+  async writeStdin(bytes: Uint8Array): Promise<GuestResult<void>> {
+    if (!(await this.#takesStdin())) return fail('channel_ended', 'no cell that reads stdin runs');
+    return this.#channel.writeStdin(bytes);
+  }
+
+  /** The end of the input of the cell that runs: the next one has input again. */
+  async closeStdin(): Promise<GuestResult<void>> {
+    if (!(await this.#takesStdin())) return fail('channel_ended', 'no cell that reads stdin runs');
+    this.#channel.closeStdin();
+    return succeed(undefined);
+  }
+
+  /** Interrupts the cell that runs, and sends SIGINT to the processes it started. */
+  interrupt(): void {
+    if (this.#running === undefined) return;
+    /* The message goes first: a cell that has not begun when the signal arrives finds it. */
+    void this.#channel.sendControl(encodeKernelRequest({ type: 'interrupt', id: this.#running.id }));
+    this.#channel.signal('SIGINT', 'since_mark');
+  }
+
+  /**
+   * Interrupts, and kills the kernel if the cell still runs after the grace; then kills what the cell started.
+   * From the second interrupt on output is let go: the cell may be blocked on a reader that no longer reads.
+   */
+  async stop(graceMs: number): Promise<{ stateLost: boolean }> {
+    const running = this.#running?.result.promise;
+    if (running !== undefined) {
+      const ended = running.then(() => true);
+      const deadline = performance.now() + graceMs;
+      let over = false;
+      for (let round = 1; !over && performance.now() < deadline; round++) {
+        /* Again each time: code that calls a shell misses the first one, as with a terminal. */
+        this.interrupt();
+        if (round > 1) this.#channel.mute();
+        const waitMs = Math.min(graceMs / 2, INTERRUPT_INTERVAL_MS, deadline - performance.now());
+        over = await within(ended, Math.max(waitMs, 1), () => false);
+      }
+      if (!over) this.#channel.signal('SIGKILL', 'process');
+    }
+    await this.#channel.killSinceMark(CONFIRM_TIMEOUT_MS);
+    if (running !== undefined) await this.#channel.settle(running, CONFIRM_TIMEOUT_MS);
+    return { stateLost: !this.#alive };
+  }
+
+  /** Kills the kernel and everything it started. */
+  async dispose(): Promise<void> {
+    await this.#channel.release(CONFIRM_TIMEOUT_MS);
+  }
+
+  /** A cell can reach the control pair too; one that writes nonsense there has lost its kernel. */
+  #receive(bytes: Uint8Array): void {
+    const failure = this.#messages.push(bytes);
+    if (failure !== undefined) this.#ended({ ok: false, failure });
+  }
+
+  #take(message: KernelMessage): GuestFailure | undefined {
+    if (message.type === 'ready') {
+      if (this.#ready.settled) return protocol('a second greeting');
+      this.#ready.resolve(succeed(undefined));
+    } else if (message.id !== this.#running?.id) {
+      return protocol('an answer to no cell that runs');
+    } else if (message.type === 'stdin_ready') {
+      if (this.#running.stdin.settled) return protocol('input was asked for twice, or where there is none');
+      this.#running.stdin.resolve(true);
+    } else {
+      this.#settle(succeed(outcomeOf(message)));
+    }
+    return undefined;
+  }
+
+  async #takesStdin(): Promise<boolean> {
+    const running = this.#running;
+    return running !== undefined && (await running.stdin.promise) && running === this.#running;
+  }
+
+  #settle(outcome: GuestResult<KernelOutcome>): void {
+    const running = this.#running;
+    this.#running = undefined;
+    this.#channel.setOutput(undefined);
+    if (this.#alive) this.#channel.mute();
+    running?.stdin.resolve(false);
+    running?.result.resolve(outcome);
+  }
+
+  #ended(outcome: GuestResult<KernelOutcome>): void {
+    if (!this.#alive) return;
+    this.#alive = false;
+    const failure = outcome.ok ? endedEarly(outcome.value) : outcome;
+    this.#ready.resolve(failure);
+    this.#settle(outcome);
+    /* What earlier cells left running goes with the kernel that started it. */
+    void this.#channel.release(CONFIRM_TIMEOUT_MS);
+  }
+}

@@ -1,0 +1,135 @@
+/** A tool that runs cells: one kernel that lives as long as the sandbox, replaced when it dies. */
+import { constants } from 'node:os';
+import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import type { GuestFailure, GuestResult } from '../../guest-link/failure.ts';
+import type { Kernel, KernelOutcome } from '../../guest-link/kernel.ts';
+import {
+  failedEnd,
+  guestFailureEnd,
+  NO_STDIN,
+  notRunning,
+  type RunningTool,
+  type Tool,
+  type ToolEnd,
+  type ToolIo,
+  toolEnd,
+} from './tool.ts';
+
+const KERNEL_READY_TIMEOUT_MS = 30_000;
+/** From the interrupt to the kill of the kernel. */
+const GRACE_MS = { timeout: 1_000, interrupt: 2_000 } as const;
+
+export interface KernelLanguage {
+  /** The interpreter, as the path has it. */
+  interpreter: string;
+  start(readyTimeoutMs: number): Promise<GuestResult<Kernel>>;
+  /** Throws where they do not fit the tool's schema. */
+  codeOf(argumentsJson: unknown): string;
+  /** Whether a kernel is made ready before the first call. */
+  warm: boolean;
+}
+
+export class KernelTool implements Tool {
+  readonly #language: KernelLanguage;
+  #starting: Promise<GuestResult<Kernel>> | undefined;
+  /** What `#starting` resolved to. */
+  #started: GuestResult<Kernel> | undefined;
+  /** A kernel that ran cells died since the last call: that call must say that variables are gone. */
+  #usedKernel: Kernel | undefined;
+
+  constructor(language: KernelLanguage) {
+    this.#language = language;
+  }
+
+  async warm(): Promise<void> {
+    if (this.#language.warm) await this.#kernel();
+  }
+
+  run(argumentsJson: unknown, { sink, stdin }: ToolIo): RunningTool {
+    const code = this.#language.codeOf(argumentsJson);
+    const stopped = Promise.withResolvers<'stopped'>();
+    const begun = Promise.withResolvers<Kernel | undefined>();
+    let running: Kernel | undefined;
+    const started = this.#kernel();
+
+    const execute = async (): Promise<ToolEnd> => {
+      const kernel = await Promise.race([started, stopped.promise]);
+      if (kernel === 'stopped') return toolEnd({ status: 'interrupted' });
+      if (!kernel.ok) return this.#notStarted(kernel.failure);
+      const lostBefore = this.#usedKernel !== undefined && this.#usedKernel !== kernel.value;
+      running = kernel.value;
+      this.#usedKernel = running;
+      const executing = running.execute({ code, onOutput: sink, stdin });
+      begun.resolve(running);
+      const outcome = await executing;
+      if (!running.alive) this.#usedKernel = undefined;
+      const end = outcome.ok
+        ? kernelEnd(outcome.value)
+        : guestFailureEnd(outcome.failure, { stateLost: true });
+      return { ...end, stateLost: end.stateLost || lostBefore || !running.alive };
+    };
+
+    return {
+      ended: execute().finally(() => begun.resolve(undefined)),
+      writeStdin: async (bytes, eof) => {
+        if (!stdin) return NO_STDIN(bytes, eof);
+        const kernel = await begun.promise;
+        return kernel === undefined ? notRunning() : writeKernelStdin(kernel, bytes, eof);
+      },
+      stop: async (cause) => {
+        stopped.resolve('stopped');
+        await running?.stop(GRACE_MS[cause]);
+      },
+    };
+  }
+
+  /** The living kernel, the one that is starting, or a new one. */
+  #kernel(): Promise<GuestResult<Kernel>> {
+    const dead = this.#started !== undefined && !(this.#started.ok && this.#started.value.alive);
+    if (this.#starting !== undefined && !dead) return this.#starting;
+    this.#started = undefined;
+    this.#starting = this.#startKernel();
+    return this.#starting;
+  }
+
+  async #startKernel(): Promise<GuestResult<Kernel>> {
+    const started = await this.#language.start(KERNEL_READY_TIMEOUT_MS);
+    this.#started = started;
+    return started;
+  }
+
+  #notStarted(problem: GuestFailure): ToolEnd {
+    if (problem.reason === 'spawn_failed' && problem.errno === 'ENOENT')
+      return failedEnd('InterpreterMissing', `the image has no ${this.#language.interpreter}`);
+    return guestFailureEnd(problem);
+  }
+}
+
+async function writeKernelStdin(kernel: Kernel, bytes: Uint8Array, eof: boolean): Promise<Outcome<null>> {
+  if (bytes.length > 0) {
+    const written = await kernel.writeStdin(bytes);
+    if (!written.ok) return failure('execution_not_running', written.failure.message);
+  }
+  const closed = eof ? await kernel.closeStdin() : undefined;
+  if (closed?.ok === false) return failure('execution_not_running', closed.failure.message);
+  return success(null);
+}
+
+function kernelEnd(outcome: KernelOutcome): ToolEnd {
+  return toolEnd({
+    status: outcome.status === 'died' ? 'failed' : outcome.status,
+    exitCode: exitCodeOf(outcome),
+    signal: outcome.signal,
+    value: outcome.value,
+    results: outcome.results.map(({ mime, data }) => ({ mime, data })),
+    error: outcome.error,
+    stateLost: outcome.status === 'died',
+  });
+}
+
+/** As a program of that code would end: 0, 1 for an exception, 128 + n for a signal. A cell that we stopped has none. */
+function exitCodeOf({ status, exitCode, signal }: KernelOutcome): number | null {
+  if (signal !== null) return 128 + constants.signals[signal];
+  if (exitCode !== null || status === 'interrupted') return exitCode;
+  return status === 'succeeded' ? 0 : 1;
+}

@@ -1,0 +1,220 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { Channel } from '../../../host-agent/guest-link/channel.ts';
+import { HOST_FRAME } from '../../../host-agent/guest-link/frames.ts';
+import { HandMadeGuest } from './guest-frames.ts';
+
+const READY = Buffer.from([1, 0, 0, 0, 1]);
+const EXITED = Buffer.alloc(20);
+const WAIT_MS = 5_000;
+const WINDOW_BYTES = 1024 * 1024;
+const FRAME_BYTES = 256 * 1024;
+
+let guest: HandMadeGuest;
+beforeEach(async () => {
+  guest = new HandMadeGuest();
+  await guest.send(0x81, 0, READY);
+});
+
+const program = { argv: ['x'], cwd: '/', environment: [] };
+
+async function started(options: Partial<Parameters<typeof guest.link.spawn>[0]> = {}): Promise<Channel> {
+  const spawned = guest.link.spawn({ ...program, ...options });
+  const id = (await guest.takeSent()).at(-1)?.channel ?? 0;
+  await guest.send(0x83, id, Buffer.from([0, 0, 0, 9]));
+  const channel = await spawned;
+  if (!channel.ok) throw new Error(channel.failure.message);
+  return channel.value;
+}
+
+/** As much of a stream as there is credit for. */
+async function sendWindow(type: number): Promise<void> {
+  for (let sent = 0; sent < WINDOW_BYTES; sent += FRAME_BYTES) {
+    await guest.send(type, 1, Buffer.alloc(FRAME_BYTES));
+  }
+}
+
+/** The bytes that these frames, all of them credit for the stream, give back. */
+function creditsOf(frames: readonly { type: number; payload: Buffer }[], stream: number): number {
+  let bytes = 0;
+  for (const { type, payload } of frames) {
+    expect([type, payload.readUInt8(0)]).toEqual([HOST_FRAME.credit, stream]);
+    bytes += payload.readUInt32BE(1);
+  }
+  return bytes;
+}
+
+const closedWith = async () => (await guest.link.closed).reason;
+
+describe('a link', () => {
+  it('is ready once the supervisor says so', async () => {
+    expect(await guest.link.ready(WAIT_MS)).toEqual({ ok: true, value: { version: 1, pid: 1 } });
+    const silent = new HandMadeGuest();
+    expect(await silent.link.ready(1)).toMatchObject({ failure: { reason: 'timeout' } });
+  });
+
+  it('refuses another version of the protocol', async () => {
+    await guest.send(0x81, 0, Buffer.from([2, 0, 0, 0, 1]));
+    expect(await closedWith()).toBe('malformed_frame');
+  });
+
+  it('matches pongs to pings', async () => {
+    const pings = [guest.link.ping(WAIT_MS), guest.link.ping(WAIT_MS), guest.link.ping(1)];
+    const sent = await guest.takeSent();
+    await guest.send(0x82, 0, sent[1]?.payload);
+    expect(await pings[1]).toMatchObject({ ok: true });
+    expect(await pings[2]).toMatchObject({ failure: { reason: 'timeout' } });
+    await guest.send(0x82, 0, sent[0]?.payload);
+    expect(await pings[0]).toMatchObject({ ok: true });
+    await guest.send(0x82, 0, Buffer.from('unasked'));
+    expect(await guest.link.spawn({ ...program, timeoutMs: 1 })).toMatchObject({
+      failure: { reason: 'timeout' },
+    });
+  });
+
+  it.each([
+    ['output', 0x85, Buffer.from('x')],
+    ['an exit', 0x88, EXITED],
+    ['a start', 0x83, Buffer.from([0, 0, 0, 9])],
+    ['a failed start', 0x84, Buffer.from([0, 0, 0, 2])],
+    ['a release', 0x8c, Buffer.alloc(0)],
+    ['an error of the supervisor', 0x8b, Buffer.from('why')],
+  ])('is closed by %s of a channel that does not exist', async (_, type, payload) => {
+    await guest.send(type, 4711, payload);
+    expect(await closedWith()).toBe('malformed_frame');
+  });
+
+  it('fails everything that waits when it closes, and everything after', async () => {
+    const channel = await started();
+    const waiting = [
+      guest.link.ping(WAIT_MS),
+      guest.link.spawn(program),
+      channel.writeStdin(Buffer.alloc(100_000)),
+    ];
+    guest.end();
+    expect(await closedWith()).toBe('link_closed');
+    for (const result of await Promise.all(waiting))
+      expect(result).toMatchObject({ failure: { reason: 'link_closed' } });
+    expect(await channel.exited).toMatchObject({ failure: { reason: 'link_closed' } });
+    await channel.gone;
+    expect(await channel.release(WAIT_MS)).toMatchObject({ failure: { reason: 'link_closed' } });
+    expect(await guest.link.spawn(program)).toMatchObject({ failure: { reason: 'link_closed' } });
+    expect(await guest.link.ping(WAIT_MS)).toMatchObject({ failure: { reason: 'link_closed' } });
+  });
+
+  it('names the error of a program that cannot start', async () => {
+    const spawned = guest.link.spawn(program);
+    const [frame] = await guest.takeSent();
+    await guest.send(0x84, frame?.channel ?? 0, Buffer.from('\0\0\0\x0bno processes left', 'latin1'));
+    expect(await spawned).toMatchObject({
+      failure: { reason: 'spawn_failed', errno: 'EAGAIN', message: 'no processes left' },
+    });
+  });
+
+  it('refuses arguments and environments beyond one frame', async () => {
+    const environment = Array.from({ length: 20 }, (_, i) => `V${i}=${'x'.repeat(20_000)}`);
+    expect(await guest.link.spawn({ ...program, environment })).toMatchObject({
+      failure: { reason: 'limit', errno: 'E2BIG' },
+    });
+  });
+
+  it('releases a program that starts after nobody waits for it', async () => {
+    const late = guest.link.spawn({ ...program, timeoutMs: 1 });
+    const [frame] = await guest.takeSent();
+    expect(await late).toMatchObject({ failure: { reason: 'timeout' } });
+    await guest.send(0x83, frame?.channel ?? 0, Buffer.from([0, 0, 0, 9]));
+    expect((await guest.takeSent()).map(({ type }) => type)).toEqual([HOST_FRAME.release]);
+  });
+});
+
+describe('a channel', () => {
+  it('gives credit back when the sink has taken the bytes, and not before', async () => {
+    const gate = Promise.withResolvers<void>();
+    const channel = await started({ onOutput: () => gate.promise });
+    await guest.takeSent();
+    await sendWindow(0x85);
+    expect(await guest.takeSent()).toEqual([]);
+    gate.resolve();
+    expect(creditsOf(await guest.takeSent(), 1)).toBe(WINDOW_BYTES);
+    await guest.send(0x88, 1, EXITED);
+    expect(await channel.exited).toMatchObject({ ok: true, value: { exitCode: 0, signal: null } });
+  });
+
+  it.each([0x85, 0x86, 0x87])(
+    'closes the link when the guest sends more than its credit (type %i)',
+    async (type) => {
+      const gate = Promise.withResolvers<void>();
+      await started({ control: true, manualControl: true, onOutput: () => gate.promise });
+      await sendWindow(type);
+      await guest.send(type, 1, Buffer.alloc(1));
+      expect(await closedWith()).toBe('malformed_frame');
+    },
+  );
+
+  it('gives credit back for what a broken sink refused', async () => {
+    await started({
+      onOutput: () => {
+        throw new Error('the sink is broken');
+      },
+    });
+    await guest.takeSent();
+    await sendWindow(0x86);
+    expect(creditsOf(await guest.takeSent(), 2)).toBe(WINDOW_BYTES);
+  });
+
+  it('sends input as far as there is credit', async () => {
+    const channel = await started();
+    await guest.takeSent();
+    const written = channel.writeStdin(Buffer.alloc(100_000, 'i'));
+    channel.closeStdin();
+    const bytes = (frames: { type: number; payload: Buffer }[]) =>
+      frames
+        .filter(({ type }) => type === HOST_FRAME.stdin)
+        .reduce((sum, { payload }) => sum + payload.length, 0);
+    expect(bytes(await guest.takeSent())).toBe(64 * 1024);
+    await guest.send(0x8a, 1, Buffer.from([0, 0, 1, 0, 0]));
+    const rest = await guest.takeSent();
+    expect(bytes(rest)).toBe(100_000 - 64 * 1024);
+    expect(rest.at(-1)?.type).toBe(HOST_FRAME.stdinClose);
+    expect(await written).toMatchObject({ ok: true });
+    expect(await channel.writeStdin(Buffer.from('late'))).toMatchObject({
+      failure: { reason: 'channel_ended' },
+    });
+  });
+
+  it('closes the link when the guest gives back more input than it got', async () => {
+    await started();
+    await guest.send(0x8a, 1, Buffer.from([0, 0, 0, 0, 1]));
+    expect(await closedWith()).toBe('malformed_frame');
+  });
+
+  it('names the signal a program died of', async () => {
+    const channel = await started();
+    const payload = Buffer.alloc(20);
+    payload.writeUInt32BE(11, 4);
+    await guest.send(0x88, 1, payload);
+    expect(await channel.exited).toMatchObject({ value: { exitCode: null, signal: 'SIGSEGV' } });
+  });
+
+  it('sends nothing more once it is released', async () => {
+    const channel = await started();
+    await guest.takeSent();
+    const released = channel.release(WAIT_MS);
+    channel.mark();
+    channel.signal('SIGINT', 'tree');
+    void channel.release(WAIT_MS);
+    const killed = channel.killSinceMark(WAIT_MS);
+    expect((await guest.takeSent()).map(({ type }) => type)).toEqual([HOST_FRAME.release]);
+    await guest.send(0x8c, 1);
+    expect(await released).toMatchObject({ ok: true });
+    expect(await killed).toMatchObject({ ok: true });
+    expect(await channel.exited).toMatchObject({ failure: { reason: 'channel_ended' } });
+  });
+
+  it('says when a kill did not come to its end', async () => {
+    const channel = await started();
+    const killed = channel.killSinceMark(WAIT_MS);
+    await guest.send(0x89, 1, Buffer.from([0, 0, 0, 3, 0]));
+    expect(await killed).toMatchObject({ failure: { reason: 'limit' } });
+    expect(await channel.killSinceMark(1)).toMatchObject({ failure: { reason: 'timeout' } });
+  });
+});

@@ -1,0 +1,79 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Envelope } from '../../shared/dsse.ts';
+import { makeChain, makeWorld, newTestSessionId, type TestWorld } from '../shared/receipt-fixture.ts';
+
+const script = fileURLToPath(new URL('../../scripts/verify.ts', import.meta.url));
+let world: TestWorld;
+let chain: Envelope[];
+let folder: string;
+
+beforeAll(async () => {
+  world = await makeWorld();
+  chain = await makeChain(world, 5);
+  folder = await mkdtemp(join(tmpdir(), 'sandgate-verify-'));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+async function part(from: number, to: number, more: object = {}): Promise<string> {
+  const file = join(folder, `${from}-${to}-${Object.keys(more).join('-')}.json`);
+  const { sessionId: session_id, keys } = world;
+  const next_after = to < chain.length ? to : null;
+  await writeFile(
+    file,
+    JSON.stringify({ session_id, receipts: chain.slice(from, to), keys, next_after, ...more }),
+  );
+  return file;
+}
+
+function verify(...args: string[]): Promise<{ exitCode: number; output: string }> {
+  return new Promise((resolve) => {
+    const child = execFile(process.execPath, [script, ...args], (_error, stdout, stderr) => {
+      resolve({ exitCode: child.exitCode ?? -1, output: stdout + stderr });
+    });
+  });
+}
+
+describe('the verifier', () => {
+  test('takes a whole chain as one file, also without a word on more', async () => {
+    for (const file of [await part(0, 5), await part(0, 5, { next_after: undefined })]) {
+      expect(await verify(file)).toMatchObject({ exitCode: 0 });
+      expect((await verify(file)).output).toContain('chain of 5 receipts');
+    }
+  });
+
+  test('takes the parts of a chain as files in their order', async () => {
+    const files = [await part(0, 2), await part(2, 4), await part(4, 5)];
+    const verified = await verify(...files);
+    expect(verified).toMatchObject({ exitCode: 0 });
+    expect(verified.output).toContain('chain of 5 receipts');
+    expect(await verify(...files.toReversed())).toMatchObject({ exitCode: 1 });
+  });
+
+  test('takes a first part alone, and does not call it the whole', async () => {
+    const verified = await verify(await part(0, 2));
+    expect(verified).toMatchObject({ exitCode: 0 });
+    expect(verified.output).toContain('more come after 2');
+    expect(verified.output).not.toContain('is whole');
+  });
+
+  test('refuses a later part alone, and parts with one missing', async () => {
+    for (const files of [[await part(2, 4)], [await part(0, 2), await part(4, 5)]]) {
+      const verified = await verify(...files);
+      expect(verified).toMatchObject({ exitCode: 1 });
+      expect(verified.output).toContain('chain_gap');
+    }
+  });
+
+  test('takes no parts of two sessions, and no files that are none', async () => {
+    const foreign = await part(2, 5, { session_id: newTestSessionId() });
+    expect(await verify(await part(0, 2), foreign)).toMatchObject({ exitCode: 2 });
+    const single = join(folder, 'single.json');
+    await writeFile(single, JSON.stringify(chain[0]));
+    expect(await verify(await part(0, 2), single)).toMatchObject({ exitCode: 2 });
+  });
+});
