@@ -71,7 +71,7 @@ export function describeLimits(subject: GetSubject): void {
           'except OSError as error: problem = errno.errorcode[error.errno]',
           'for child in children: child.kill()',
           'for child in children: child.wait()',
-          'problem, 32 <= len(children) <= 44',
+          'problem, 32 <= len(children) <= 54',
         ].join('\n');
         expect((await python(sandbox, code)).value).toBe("('EAGAIN', True)");
         expect((await shell(sandbox, 'echo $(echo alive)')).stdout).toBe('alive\n');

@@ -11,7 +11,7 @@ export class Evaluator {
   #taken = {};
   #takerId;
   /** The promise of the cell that is awaited. The session must not see it collected: that calls JavaScript, and is fatal. */
-  #awaited;
+  #awaited = [];
   #stopHolding = () => {};
 
   constructor() {
@@ -22,9 +22,9 @@ export class Evaluator {
   /** Calls one of `value`, `error` and `brokenInto`, unless the cell is abandoned. */
   evaluate(code, name, { value, error, brokenInto }) {
     const expression = `${scriptOf(code)}\n//# sourceURL=${name}`;
-    this.#awaited = undefined;
+    this.#awaited = [];
     this.#stopHolding = promiseHooks.onInit((promise) => {
-      this.#awaited ??= promise;
+      if (this.#awaited.length === 0) this.#awaited.push(promise);
     });
     const options = { expression, replMode: true, awaitPromise: true, objectGroup: name };
     this.#session.post('Runtime.evaluate', options, (problem, answer) => {
