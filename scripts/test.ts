@@ -33,12 +33,19 @@ await runMain(async () => {
   }
 });
 
+/** Builds every image of the repository, several GB: on demand only, `npm test -- --project=images`. */
+const ON_DEMAND_PROJECT = 'images';
+
 /** Arguments after `--` go to vitest: `npm test -- --project=node`. */
 function runVitest(reportPath: string, environment: NodeJS.ProcessEnv): Promise<number> {
   const vitest = new URL('../node_modules/vitest/vitest.mjs', import.meta.url).pathname;
   const args = [vitest, 'run', '--reporter=default', '--reporter=json', `--outputFile.json=${reportPath}`];
   return new Promise((resolve) => {
-    const command = [process.execPath, ...args, ...process.argv.slice(2)];
+    const chosen = process.argv.slice(2);
+    const projects = chosen.some((argument) => argument.startsWith('--project'))
+      ? []
+      : [`--project=!${ON_DEMAND_PROJECT}`];
+    const command = [process.execPath, ...args, ...projects, ...chosen];
     const child = spawn('setpriv', ['--pdeathsig', 'TERM', '--', ...command], {
       stdio: ['ignore', 'inherit', 'inherit'],
       env: environment,

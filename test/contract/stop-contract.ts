@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { OUTPUT_WINDOW_BYTES } from '../../host-agent/guest-link/output-window.ts';
 import type { Sandbox } from '../../host-agent/sandbox/port.ts';
 import { COUNT_SLEEPS } from '../fixtures/fake-shell.ts';
 import { type GetSubject, python, shell, startSandbox } from './subject.ts';
@@ -91,7 +92,7 @@ export function describeStopping(subject: GetSubject): void {
         );
         expect((await blocked.finished).status).toBe('timeout');
         expect(delivered).toBeGreaterThan(0);
-        expect(delivered).toBeLessThan(1024 * 1024);
+        expect(delivered).toBeLessThanOrEqual(OUTPUT_WINDOW_BYTES);
       }
     });
 
