@@ -9,6 +9,9 @@ import { setUp } from './setup/setup.ts';
 import { terminalProgress } from './setup/step.ts';
 import { exitCodeOf, readTestReport } from './test-report.ts';
 
+/** Builds every image of the repository, several GB: on demand only, `npm test -- --project=images`. */
+const ON_DEMAND_PROJECT = 'images';
+
 await runMain(async () => {
   const places = locations(process.env);
   console.log('Sandgate: set-up');
@@ -32,9 +35,6 @@ await runMain(async () => {
     await rm(workDir, { recursive: true, force: true });
   }
 });
-
-/** Builds every image of the repository, several GB: on demand only, `npm test -- --project=images`. */
-const ON_DEMAND_PROJECT = 'images';
 
 /** Arguments after `--` go to vitest: `npm test -- --project=node`. */
 function runVitest(reportPath: string, environment: NodeJS.ProcessEnv): Promise<number> {
