@@ -1,4 +1,4 @@
-/** The peer: `runsc exec` into the very sandbox that our session has, with the flags it was started with. */
+/** The peer: `runsc exec` into a sandbox of a session, with the flags it was started with. */
 import { join } from 'node:path';
 import { run } from '../host-agent/process/run.ts';
 import { globalFlags } from '../host-agent/runsc/flags.ts';
