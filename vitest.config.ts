@@ -18,6 +18,8 @@ export default defineConfig({
         test: {
           name: 'node',
           environment: 'node',
+          // A bound on hanging, not on speed: these files run beside each other on a busy machine.
+          testTimeout: 30_000,
           include: ['test/*.test.ts', 'test/{shared,host-agent,scripts,bench}/**/*.test.ts'],
         },
       },
