@@ -47,7 +47,7 @@ describe('an execution', () => {
     expect(session.peer.ofType('refused')).toHaveLength(0);
   });
 
-  // A known race: when the repeat comes as the waiting call begins, one of the ends is sometimes not told again.
+  // Waits in vain for an end in some runs, for a cause that is not known yet; the retry hides it.
   test('that waits is the same when its grant comes again', { retry: 6 }, async () => {
     const first = await send();
     const second = await send();
