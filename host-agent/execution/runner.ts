@@ -50,6 +50,8 @@ export class ExecutionRunner {
   #current: CurrentExecution | null = null;
   /** From before the journal entry of a start until just before its end is told. */
   #isBusy = false;
+  /** Being journalled: not to be found in the journal yet, and not waiting any more. */
+  #startingExecutionId: string | null = null;
   #isOver = false;
   #lastStart: Promise<unknown> = Promise.resolve();
 
@@ -59,7 +61,8 @@ export class ExecutionRunner {
 
   /** Settles when the execution is started, waits, or is refused. */
   async execute(command: ExecuteCommand): Promise<Failure | undefined> {
-    if (this.#waiting.has(command.claims.jti)) return undefined;
+    if (this.#startingExecutionId !== null && this.#startingExecutionId === command.claims.exec)
+      return undefined;
     if (!this.#isBusy) return this.#start(command);
     if (this.#waiting.push(command)) return undefined;
     return failure('queue_full', 'too many executions wait in this session');
@@ -96,7 +99,9 @@ export class ExecutionRunner {
     if (!checked.ok) return checked;
     const started = startedEntry(claims, token, checked.value);
     this.#isBusy = true;
+    this.#startingExecutionId = started.execution_id;
     const journaled = await dependencies.journal.started(started);
+    this.#startingExecutionId = null;
     if (!journaled.ok) {
       this.#isBusy = false;
       return journaled;

@@ -14,15 +14,20 @@ export class WaitingCommands {
   #commands: ExecuteCommand[] = [];
   #bytes = 0;
 
-  has(jti: string): boolean {
-    return this.#commands.some(({ claims }) => claims.jti === jti);
-  }
-
-  /** False where no more can wait. */
+  /**
+   * False where no more can wait. An execution waits once: of its grants the newest counts, since that one expires last.
+   */
   push(command: ExecuteCommand): boolean {
-    const bytes = this.#bytes + command.payload.length;
-    if (this.#commands.length >= MAX_QUEUED_EXECUTIONS || bytes > MAX_WAITING_BYTES) return false;
-    this.#commands.push(command);
+    const place = this.#commands.findIndex(({ claims }) => claims.exec === command.claims.exec);
+    const replaced = this.#commands[place];
+    const bytes = this.#bytes + command.payload.length - (replaced?.payload.length ?? 0);
+    if (replaced === undefined) {
+      if (this.#commands.length >= MAX_QUEUED_EXECUTIONS || bytes > MAX_WAITING_BYTES) return false;
+      this.#commands.push(command);
+    } else {
+      if (replaced.claims.seq > command.claims.seq) return true;
+      this.#commands[place] = command;
+    }
     this.#bytes = bytes;
     return true;
   }

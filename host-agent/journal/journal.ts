@@ -36,6 +36,8 @@ export class Journal {
   #retryTimer: NodeJS.Timeout | undefined;
   /** Ends that the disk refused; written again until it takes them. One per running execution at most. */
   #owed: Buffer[] = [];
+  /** Execution ids and grant ids of starts that are being written. */
+  readonly #starting = new Set<string>();
   #sizeAfterCompaction: number;
   #compacting = false;
   readonly tornBytes: number;
@@ -108,8 +110,20 @@ export class Journal {
     });
   }
 
+  /** One start of an execution and one of a grant is all that is ever written: a second one is refused. */
   async started(entry: StartedEntry): Promise<Outcome<null>> {
-    return this.#record(entry);
+    const executions = this.#state.sessions.get(entry.session_id)?.executions;
+    const isKnown =
+      executions?.has(entry.execution_id) === true ||
+      [...(executions?.values() ?? [])].some(({ started }) => started.jti === entry.jti);
+    if (isKnown || this.#starting.has(entry.execution_id) || this.#starting.has(entry.jti)) {
+      return failure('grant_replayed', 'the execution was started before');
+    }
+    this.#starting.add(entry.execution_id).add(entry.jti);
+    const recorded = await this.#record(entry);
+    this.#starting.delete(entry.execution_id);
+    this.#starting.delete(entry.jti);
+    return recorded;
   }
 
   /** An end always counts here; a disk that refuses it gets it again until it takes it. */

@@ -76,6 +76,21 @@ export class EventStream implements AsyncIterable<SeenEvent> {
     this.cut();
     return collected(events);
   }
+
+  /** Takes all events; `act` runs once, as soon as the program has printed `text`. */
+  async collectActingOn(text: string, act: () => Promise<void>): Promise<Collected> {
+    const events: SeenEvent[] = [];
+    let printed = '';
+    let acting: Promise<void> | undefined;
+    for await (const seen of this) {
+      events.push(seen);
+      if (seen.event.event === 'stdout') printed += seen.event.text;
+      if (printed.includes(text)) acting ??= act();
+    }
+    if (acting === undefined) throw new Error(`the program never printed ${text}`);
+    await acting;
+    return collected(events);
+  }
 }
 
 function parseMessage(message: EventSourceMessage): SeenEvent {

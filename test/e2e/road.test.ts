@@ -91,14 +91,14 @@ describe('a session', () => {
 
   test('interrupts what runs and keeps its variables', async () => {
     await session().py('kept = [1, 2]');
-    const call = session().py('import time\nkept.append(3)\ntime.sleep(60)\nkept.append(4)');
-    await until('the cell runs', 10_000, async () =>
-      (await session().describe()).executions.running === 1 ? true : undefined,
-    );
-    const { value: interrupted } = await timed(session().interrupt());
-    const result = await call;
-    expect(result).toMatchObject({ status: 'interrupted', state_lost: false });
-    expect(interrupted.execution_id).toBe(result.execution_id);
+    const cell = "import time\nkept.append(3)\nprint('reached', flush=True)\ntime.sleep(60)\nkept.append(4)";
+    const stream = await session().stream('python', { code: cell });
+    let interrupted: string | null = null;
+    const { end } = await stream.collectActingOn('reached', async () => {
+      interrupted = (await session().interrupt()).execution_id;
+    });
+    expect(end).toMatchObject({ status: 'interrupted', state_lost: false });
+    expect(interrupted).toBe(end?.execution_id);
     expect((await session().py('kept')).value).toBe('[1, 2, 3]');
     const idle = await session()
       .interrupt()
@@ -108,15 +108,15 @@ describe('a session', () => {
   });
 
   test('interrupts a shell call and cancels one that waits', async () => {
-    const running = session().sh('echo started; sleep 60');
-    await until('the call runs', 10_000, async () =>
-      (await session().describe()).executions.running === 1 ? true : undefined,
-    );
-    const waiting = await session().detach('shell', { command: 'touch /tmp/never' });
-    await session().interrupt(waiting.execution_id);
-    expect(await session().ended(waiting.execution_id, 5_000)).toMatchObject({ status: 'cancelled' });
-    await session().interrupt();
-    expect(await running).toMatchObject({ status: 'interrupted', stdout: 'started\n' });
+    const stream = await session().stream('shell', { command: 'echo started; sleep 60' });
+    const { end, stdout } = await stream.collectActingOn('started', async () => {
+      const waiting = await session().detach('shell', { command: 'touch /tmp/never' });
+      await session().interrupt(waiting.execution_id);
+      expect(await session().ended(waiting.execution_id, 5_000)).toMatchObject({ status: 'cancelled' });
+      await session().interrupt();
+    });
+    expect(end).toMatchObject({ status: 'interrupted' });
+    expect(stdout).toBe('started\n');
     expect((await session().sh('test -e /tmp/never; echo $?')).stdout).toBe('1\n');
   });
 

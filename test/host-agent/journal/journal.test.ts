@@ -24,6 +24,24 @@ async function withJournal<T>(use: (journal: Journal) => Promise<T>, nowS?: numb
   }
 }
 
+test('a journal writes one start of an execution and one of a grant, also of two at once', async () => {
+  const attach = sampleAttach();
+  const started = sampleStarted(attach.sessionId);
+  const other = sampleStarted(attach.sessionId);
+  await withJournal(async (journal) => {
+    await journal.attached(attach);
+    const answers = await Promise.all([journal.started(started), journal.started(started)]);
+    expect(answers.map(({ ok }) => ok)).toEqual([true, false]);
+    for (const repeated of [
+      { ...started, jti: other.jti },
+      { ...other, jti: started.jti },
+    ]) {
+      expect(await journal.started(repeated)).toMatchObject({ ok: false, code: 'grant_replayed' });
+    }
+    expect(await journal.started(other)).toMatchObject({ ok: true });
+  });
+});
+
 describe('a journal that is opened again', () => {
   test('knows the session, what started and how it ended, with the bytes that were not delivered', async () => {
     const attach = sampleAttach();
