@@ -30,11 +30,14 @@ export default defineConfig({
             miniflare: { bindings: await workerTestBindings() },
           })),
         ],
-        test: { name: 'worker', include: ['test/worker/**/*.test.ts'] },
+        // As for `node`: a bound on hanging.
+        test: { name: 'worker', testTimeout: 30_000, include: ['test/worker/**/*.test.ts'] },
       },
       { test: { name: 'contract', environment: 'node', include: ['test/contract/**/*.test.ts'], ...serial } },
       // Only by name: it builds every image.
       { test: { name: 'images', environment: 'node', include: ['test/images/**/*.test.ts'], ...serial } },
+      // Only by name, `npm run test:long`: hours rather than minutes.
+      { test: { name: 'long', environment: 'node', include: ['test/long/**/*.test.ts'], ...serial } },
       { test: { name: 'e2e', environment: 'node', include: ['test/e2e/**/*.test.ts'], ...serial } },
     ],
   },

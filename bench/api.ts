@@ -1,4 +1,5 @@
 /** The HTTP calls of the benches: one connection kept alive, as an agent's client keeps it. */
+import { Readable } from 'node:stream';
 import { Client } from 'undici';
 import type * as z from 'zod';
 import { ExecutionSchema } from '../shared/execution.ts';
@@ -33,6 +34,22 @@ export class Api {
   async stream(sessionId: string, toolName: string, toolArguments: object): Promise<AsyncIterable<Buffer>> {
     const body = { tool_name: toolName, arguments: toolArguments, stream: true, timeout_ms: 120_000 };
     return this.#request('POST', `/v1/sessions/${sessionId}/execute`, body);
+  }
+
+  /** Puts a file whose bytes come piece by piece. */
+  async upload(path: string, pieces: Iterable<Buffer>): Promise<void> {
+    const response = await this.#client.request({
+      method: 'PUT',
+      path,
+      headers: { authorization: `Bearer ${this.#token}` },
+      body: Readable.from(pieces, { objectMode: false }),
+    });
+    const text = await response.body.text();
+    if (response.statusCode >= 400) throw new Error(`PUT ${path}: ${response.statusCode} ${text}`);
+  }
+
+  download(path: string): Promise<AsyncIterable<Buffer>> {
+    return this.#request('GET', path);
   }
 
   async plain(): Promise<void> {

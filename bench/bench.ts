@@ -2,13 +2,15 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setUp } from '../host-agent/setup/setup.ts';
+import { terminalProgress } from '../host-agent/setup/step.ts';
 import { startStack } from '../scripts/development/stack.ts';
 import { locations } from '../scripts/locations.ts';
-import { setUp } from '../scripts/setup/setup.ts';
-import { terminalProgress } from '../scripts/setup/step.ts';
 import { Api } from './api.ts';
 import { measureCalls } from './calls.ts';
+import { measureFiles } from './files.ts';
 import { measureGateway } from './gateway.ts';
+import { measurePool } from './pool.ts';
 import { startRawOperations } from './raw-sandbox.ts';
 import { measureStream } from './stream.ts';
 import { printTable } from './table.ts';
@@ -24,21 +26,17 @@ const raw = await startRawOperations(installation).catch(async (error: unknown) 
 });
 try {
   const session = await api.createSession();
-  // A sandbox of the same kind for `runsc exec`: in ours it would leave work behind that our next call waits for.
-  const peer = await api.createSession();
   const [hostAgent, workerd] = [stack.hostAgentPid(), stack.workerdPid()];
-  if (peer.sandbox_id === null || hostAgent === undefined || workerd === undefined) {
-    throw new Error('the stack is not whole');
-  }
-  const exec = { runscPath: installation.runscPath, stateDir, sandboxId: peer.sandbox_id };
-  const calls = await measureCalls(api, session.session_id, exec, raw);
+  if (hostAgent === undefined || workerd === undefined) throw new Error('the stack is not whole');
+  const calls = await measureCalls(api, session.session_id, raw);
   const stream = await measureStream(api, session.session_id, raw, { hostAgent, workerd });
+  const files = await measureFiles(api, session.session_id, installation, { hostAgent, workerd });
   await api.deleteSession(session.session_id);
-  await api.deleteSession(peer.session_id);
   const gateway = await measureGateway(places, installation);
+  const pool = await measurePool(installation);
   console.log('');
-  printTable([...calls, gateway, stream.line]);
-  for (const note of stream.notes) console.log(note);
+  printTable([...calls, gateway, stream.line, ...files.lines, ...pool.lines]);
+  for (const note of [...stream.notes, ...files.notes, ...pool.notes]) console.log(note);
 } finally {
   await api.close();
   await raw.stop();

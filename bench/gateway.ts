@@ -2,9 +2,9 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Installation } from '../host-agent/setup/setup.ts';
 import { startStack } from '../scripts/development/stack.ts';
 import type { Locations } from '../scripts/locations.ts';
-import type { Installation } from '../scripts/setup/setup.ts';
 import { enrollDouble } from '../test/fixtures/host-double/host-double.ts';
 import { nodeCrypto, nodeTransport } from '../test/fixtures/host-double/node-transport.ts';
 import { Api } from './api.ts';

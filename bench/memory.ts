@@ -4,22 +4,21 @@ import { readFileSync } from 'node:fs';
 const SAMPLE_INTERVAL_MS = 100;
 
 export interface MemoryWatch {
-  /** Growth from the first sample to the highest one. */
-  stop: () => { growthBytes: number };
+  readonly firstBytes: number;
+  /** The highest sample so far. */
+  highestBytes: () => number;
+  stop: () => void;
 }
 
 export function watchMemory(pid: number): MemoryWatch {
-  const first = residentBytes(pid);
-  let highest = first;
-  const timer = setInterval(() => {
+  const firstBytes = residentBytes(pid);
+  let highest = firstBytes;
+  const sample = (): number => {
     highest = Math.max(highest, residentBytes(pid));
-  }, SAMPLE_INTERVAL_MS);
-  return {
-    stop: () => {
-      clearInterval(timer);
-      return { growthBytes: Math.max(highest, residentBytes(pid)) - first };
-    },
+    return highest;
   };
+  const timer = setInterval(sample, SAMPLE_INTERVAL_MS);
+  return { firstBytes, highestBytes: sample, stop: () => clearInterval(timer) };
 }
 
 function residentBytes(pid: number): number {

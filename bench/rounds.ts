@@ -2,6 +2,8 @@
 
 export interface Row {
   name: string;
+  /** What has to be there before each run, and is not measured. */
+  prepare?: () => Promise<void>;
   run: () => Promise<void>;
 }
 
@@ -19,6 +21,7 @@ export async function timeInRounds(
   const samples = rows.map((): number[] => []);
   for (let round = -warmUpRounds; round < rounds; round += 1) {
     for (const [index, row] of rows.entries()) {
+      await row.prepare?.();
       const startedAt = performance.now();
       await row.run();
       const elapsedMs = performance.now() - startedAt;

@@ -1,12 +1,11 @@
-/** The peer: `runsc exec` into a sandbox of a session, with the flags it was started with. */
-import { join } from 'node:path';
+/** The peer: `runsc exec` into a sandbox of the same kind as a session's, with the flags it was started with. */
 import { run } from '../host-agent/process/run.ts';
 import { globalFlags } from '../host-agent/runsc/flags.ts';
 import { FIRST_SANDBOX_USER } from '../host-agent/sandbox/spec.ts';
 
 export interface ExecTarget {
   runscPath: string;
-  stateDir: string;
+  rootDir: string;
   sandboxId: string;
 }
 
@@ -15,7 +14,7 @@ export async function runscExec(target: ExecTarget, argv: string[]): Promise<voi
     {
       file: target.runscPath,
       argv: [
-        ...globalFlags(join(target.stateDir, 'host/runsc-root')),
+        ...globalFlags(target.rootDir),
         'exec',
         `--user=${FIRST_SANDBOX_USER}:${FIRST_SANDBOX_USER}`,
         target.sandboxId,

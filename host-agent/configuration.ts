@@ -6,6 +6,8 @@ import { join, resolve } from 'node:path';
 import * as z from 'zod';
 import { failure, type Outcome, success } from '../shared/errors.ts';
 import type { ResourceLimits } from '../shared/session.ts';
+import { EGRESS_ENVIRONMENT, type EgressSettings, egressSettings } from './egress/settings.ts';
+import { POOL_ENVIRONMENT, type PoolSettings, poolSettings } from './pool/settings.ts';
 
 const GIB = 1024 ** 3;
 /** Left to the host itself when its own caps are not given. */
@@ -30,7 +32,13 @@ const EnvironmentSchema = z.object({
     .string()
     .regex(/^\/[A-Za-z0-9._/-]+$/)
     .optional(),
+  /** 0: no metrics are served. */
+  SANDGATE_METRICS_PORT: z.coerce.number().int().min(0).max(65_535).default(0),
+  /** How long a SIGTERM waits for executions that run. */
+  SANDGATE_DRAIN_TIMEOUT_S: z.coerce.number().min(0).max(3_600).default(10),
   SANDGATE_LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
+  ...EGRESS_ENVIRONMENT,
+  ...POOL_ENVIRONMENT,
   SANDGATE_MAX_CPUS: z.coerce.number().min(0.1).default(availableParallelism()),
   SANDGATE_MAX_MEMORY_BYTES: Count.default(Math.floor(totalmem() * HOST_MEMORY_SHARE)),
   SANDGATE_MAX_PROCESSES: Count.default(1024),
@@ -50,7 +58,12 @@ export interface Configuration {
   capacity: number;
   cgroupParent: string;
   caps: ResourceLimits;
+  egress: EgressSettings;
+  pool: PoolSettings;
   logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent';
+  /** Undefined: no metrics are served. */
+  metricsPort: number | undefined;
+  drainTimeoutMs: number;
   agentVersion: string;
 }
 
@@ -76,7 +89,7 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Outcome<Confi
     guestDir: resolve(values.SANDGATE_GUEST_DIR),
     capacity: values.SANDGATE_CAPACITY,
     // What is found below it at start is removed, so no two agents may share it.
-    cgroupParent: values.SANDGATE_CGROUP_PARENT ?? `/sandgate-${hash('sha256', hostDir).slice(0, 8)}`,
+    cgroupParent: values.SANDGATE_CGROUP_PARENT ?? defaultCgroupParent(hostDir),
     caps: {
       cpus: values.SANDGATE_MAX_CPUS,
       memory_bytes: values.SANDGATE_MAX_MEMORY_BYTES,
@@ -84,14 +97,23 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Outcome<Confi
       workspace_bytes: values.SANDGATE_MAX_WORKSPACE_BYTES,
       tmp_bytes: values.SANDGATE_MAX_TMP_BYTES,
     },
+    egress: egressSettings(values),
+    pool: poolSettings(values, values.SANDGATE_CAPACITY),
     logLevel: values.SANDGATE_LOG_LEVEL,
-    agentVersion: readVersion(),
+    metricsPort: values.SANDGATE_METRICS_PORT === 0 ? undefined : values.SANDGATE_METRICS_PORT,
+    drainTimeoutMs: values.SANDGATE_DRAIN_TIMEOUT_S * 1000,
+    agentVersion: agentVersion(),
   });
+}
+
+/** One for each state folder. */
+export function defaultCgroupParent(hostDir: string): string {
+  return `/sandgate-${hash('sha256', hostDir).slice(0, 8)}`;
 }
 
 const PackageSchema = z.object({ version: z.string() });
 
-function readVersion(): string {
+export function agentVersion(): string {
   const text = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
   return PackageSchema.parse(JSON.parse(text)).version;
 }

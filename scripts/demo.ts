@@ -2,14 +2,14 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { runMain } from '../host-agent/setup/failure.ts';
+import { setUp } from '../host-agent/setup/setup.ts';
+import { terminalProgress } from '../host-agent/setup/step.ts';
 import { ApiClient } from '../test/e2e/client.ts';
 import { tellStory } from './demo/story.ts';
 import { type DevFile, DevFileSchema } from './development/dev-file.ts';
 import { startStack } from './development/stack.ts';
-import { runMain } from './failure.ts';
 import { locations } from './locations.ts';
-import { setUp } from './setup/setup.ts';
-import { terminalProgress } from './setup/step.ts';
 
 const PROBE_TIMEOUT_MS = 2_000;
 

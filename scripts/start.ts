@@ -1,10 +1,11 @@
 /** `npm start`: sets the machine up, runs a gateway and one host agent, and stops both on Ctrl-C. */
+
+import { runMain } from '../host-agent/setup/failure.ts';
+import { setUp } from '../host-agent/setup/setup.ts';
+import { terminalProgress } from '../host-agent/setup/step.ts';
 import { parsePort } from './development/port.ts';
 import { type Stack, startStack } from './development/stack.ts';
-import { runMain } from './failure.ts';
 import { locations } from './locations.ts';
-import { setUp } from './setup/setup.ts';
-import { terminalProgress } from './setup/step.ts';
 
 const PARENT_LOOK_INTERVAL_MS = 500;
 

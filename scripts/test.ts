@@ -3,14 +3,14 @@ import { spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { runMain, SetupFailure } from './failure.ts';
+import { runMain, SetupFailure } from '../host-agent/setup/failure.ts';
+import { setUp } from '../host-agent/setup/setup.ts';
+import { terminalProgress } from '../host-agent/setup/step.ts';
 import { locations } from './locations.ts';
-import { setUp } from './setup/setup.ts';
-import { terminalProgress } from './setup/step.ts';
 import { exitCodeOf, readTestReport } from './test-report.ts';
 
-/** Builds every image of the repository, several GB: on demand only, `npm test -- --project=images`. */
-const ON_DEMAND_PROJECT = 'images';
+/** `npm test -- --project=images` builds every image of the repository, several GB; `npm run test:long` runs `long`. */
+const ON_DEMAND_PROJECTS = ['images', 'long'];
 
 await runMain(async () => {
   const places = locations(process.env);
@@ -44,7 +44,7 @@ function runVitest(reportPath: string, environment: NodeJS.ProcessEnv): Promise<
     const chosen = process.argv.slice(2);
     const projects = chosen.some((argument) => argument.startsWith('--project'))
       ? []
-      : [`--project=!${ON_DEMAND_PROJECT}`];
+      : ON_DEMAND_PROJECTS.map((project) => `--project=!${project}`);
     const command = [process.execPath, ...args, ...projects, ...chosen];
     const child = spawn('setpriv', ['--pdeathsig', 'TERM', '--', ...command], {
       stdio: ['ignore', 'inherit', 'inherit'],

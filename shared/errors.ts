@@ -48,7 +48,51 @@ export const ERRORS = {
   execution_not_running: { status: 409, retryable: false, reason: 'the execution is not running' },
   receipt_pending: { status: 409, retryable: true, reason: 'the execution has no receipt yet' },
   tool_not_found: { status: 404, retryable: false, reason: 'no such tool, or not yours to call' },
+  tool_exists: { status: 409, retryable: false, reason: 'another tool has this name and version' },
+  tool_unavailable: {
+    status: 409,
+    retryable: false,
+    reason: 'the tool is disabled, broken, or executed by its caller',
+  },
+  approval_required: { status: 403, retryable: false, reason: 'the tool needs an approval for each call' },
   image_not_found: { status: 422, retryable: false, reason: 'no host has this image' },
+  // Files of a session
+  is_directory: { status: 409, retryable: false, reason: 'the path names a directory' },
+  not_a_directory: { status: 409, retryable: false, reason: 'a part of the path is not a directory' },
+  not_a_regular_file: {
+    status: 409,
+    retryable: false,
+    reason: 'it is a FIFO, a socket or a device, and no file',
+  },
+  directory_not_empty: { status: 409, retryable: false, reason: 'the directory is not empty' },
+  permission_denied: {
+    status: 403,
+    retryable: false,
+    reason: 'the file system of the sandbox does not allow it',
+  },
+  no_space: { status: 507, retryable: false, reason: 'the disk of the sandbox is full' },
+  file_refused: {
+    status: 422,
+    retryable: false,
+    reason: 'the file system of the sandbox refused the operation',
+  },
+  archive_refused: {
+    status: 422,
+    retryable: false,
+    reason: 'not a tar archive, or an entry of it is not extracted',
+  },
+  precondition_failed: { status: 412, retryable: false, reason: 'the file is not as the condition says' },
+  range_not_satisfiable: { status: 416, retryable: false, reason: 'the range lies outside of the file' },
+  digest_mismatch: { status: 422, retryable: false, reason: 'the bytes do not hash to the digest' },
+  too_many_transfers: { status: 429, retryable: true, reason: 'too many transfers of this session at once' },
+  transfer_failed: { status: 503, retryable: true, reason: 'the transfer was cut; nothing was replaced' },
+  // Terminals and background processes
+  too_many_programs: {
+    status: 429,
+    retryable: true,
+    reason: 'too many terminals or background processes of this session at once',
+  },
+  program_not_started: { status: 422, retryable: false, reason: 'the program could not be started' },
   // Hosts
   no_host_available: { status: 503, retryable: true, reason: 'no host has room' },
   host_unresponsive: { status: 504, retryable: true, reason: 'the host did not answer in time' },
@@ -75,6 +119,11 @@ export const ERRORS = {
     retryable: false,
     reason: 'the host does not have the image with this digest',
   },
+  egress_refused: {
+    status: 422,
+    retryable: false,
+    reason: 'the host does not give a session this way out',
+  },
   tool_refused: { status: 422, retryable: false, reason: 'the host does not have this tool in this version' },
   key_set_rollback: { status: 403, retryable: false, reason: 'the key set is older than the pinned one' },
   host_full: { status: 503, retryable: true, reason: 'the host has no room' },
@@ -97,6 +146,8 @@ export interface Violation {
   /** Path into the request, for example `body.arguments.code` or `header.Idempotency-Key`. */
   path: string;
   expected: string;
+  /** What came, where it can be said in short. */
+  received?: string;
 }
 
 /** A failure as a value: what object calls and host functions return instead of throwing. */

@@ -9,6 +9,7 @@ import { failure, type Outcome, success } from './errors.ts';
 import { ExecutionOutcomeSchema, StreamNameSchema } from './execution.ts';
 import { ExecutionIdSchema, HostIdSchema, ImageDigestSchema, SessionIdSchema } from './ids.ts';
 import { MAX_FRAME_BYTES } from './limits.ts';
+import { TRANSFER_DOWN_SCHEMAS, TRANSFER_UP_SCHEMAS } from './transfer.ts';
 
 export const PROTOCOL_VERSION = 1;
 /** Text messages of the application heartbeat; the edge's runtime answers them without waking an object. */
@@ -60,12 +61,13 @@ export const SessionLinkDownSchema = z.discriminatedUnion('type', [
   CommandFrameSchema,
   /** The session has a higher epoch or is gone: the host ends this sandbox. */
   z.strictObject({ type: z.literal('fenced'), epoch: z.int().min(0) }),
+  ...TRANSFER_DOWN_SCHEMAS,
 ]);
 export type SessionLinkDown = z.infer<typeof SessionLinkDownSchema>;
 
 const Sequenced = z.strictObject({ epoch: Epoch, seq: Seq });
 
-/** Host to edge on a session link. All but `proof` and `hello` are numbered and kept until acknowledged. */
+/** Host to edge on a session link. All but `proof`, `hello` and those of transfers are numbered and kept until acknowledged. */
 export const SessionLinkUpSchema = z.discriminatedUnion('type', [
   ProofFrameSchema,
   z.strictObject({
@@ -140,19 +142,33 @@ export const SessionLinkUpSchema = z.discriminatedUnion('type', [
     type: z.literal('sandbox_lost'),
     reason: z.enum(['oom', 'crashed', 'host_restarted', 'destroyed']),
   }),
+  ...TRANSFER_UP_SCHEMAS,
 ]);
 export type SessionLinkUp = z.infer<typeof SessionLinkUpSchema>;
 export type SequencedUp = Extract<SessionLinkUp, { seq: number }>;
+export type TransferUp = Extract<SessionLinkUp, { transfer_id: string }>;
+export type TransferDown = Extract<SessionLinkDown, { transfer_id: string }>;
 
 /** Edge to host on the control link. */
 export const ControlLinkDownSchema = z.discriminatedUnion('type', [
   ChallengeFrameSchema,
-  z.strictObject({ type: z.literal('welcome'), key_set: z.string().max(16_384), epoch: Epoch }),
+  z.strictObject({
+    type: z.literal('welcome'),
+    key_set: z.string().max(16_384),
+    epoch: Epoch,
+    /** What time it is at the edge, for a host that said what time it has. */
+    edge_time_ms: z.int().min(0).optional(),
+  }),
   z.strictObject({ type: z.literal('key_set'), key_set: z.string().max(16_384) }),
   /** `attach` and, for a session whose own link is down, `destroy`. */
   CommandFrameSchema,
 ]);
 export type ControlLinkDown = z.infer<typeof ControlLinkDownSchema>;
+
+/** A name may stand for several; the first of them is meant by it. */
+const OfferedImagesSchema = z
+  .array(z.strictObject({ name: z.string().max(64), digest: ImageDigestSchema }))
+  .max(256);
 
 /** Host to edge on the control link. */
 export const ControlLinkUpSchema = z.discriminatedUnion('type', [
@@ -164,15 +180,20 @@ export const ControlLinkUpSchema = z.discriminatedUnion('type', [
     agent_version: z.string().max(64),
     runsc_version: z.string().max(64),
     runsc_platform: z.string().max(64),
-    images: z.array(z.strictObject({ name: z.string().max(64), digest: ImageDigestSchema })).max(256),
+    images: OfferedImagesSchema,
     capacity: z.strictObject({ sandboxes: z.int().min(0) }),
+    /** By the host's own clock. One that is too far from the edge's gets no sessions: it would refuse every grant. */
+    host_time_ms: z.int().min(0).optional(),
   }),
   z.strictObject({
     type: z.literal('load'),
     sandboxes: z.int().min(0),
     capacity: z.strictObject({ sandboxes: z.int().min(0) }),
     degraded: z.boolean(),
+    host_time_ms: z.int().min(0).optional(),
   }),
+  /** All images that the host has now, instead of those that it told before. */
+  z.strictObject({ type: z.literal('images'), images: OfferedImagesSchema }),
   /** A command from the control link was refused; nothing was made. */
   z.strictObject({
     type: z.literal('refused'),
@@ -195,16 +216,26 @@ export type ControlLinkUp = z.infer<typeof ControlLinkUpSchema>;
 const MAX_HEADER_BYTES = 0xffff;
 const NO_PAYLOAD: Uint8Array = new Uint8Array(0);
 
-/** Throws on a header over 65,535 bytes: its schema would have let something unbounded in. */
 export function encodeFrame(header: object, payload: Uint8Array = NO_PAYLOAD): Uint8Array<ArrayBuffer> {
+  return concatBytes([encodeFrameHead(header), payload]);
+}
+
+/**
+ * What stands before the payload, for a sender that puts the two together itself. Throws on a header over 65,535 bytes:
+ * its schema would have let something unbounded in.
+ */
+export function encodeFrameHead(header: object): Uint8Array<ArrayBuffer> {
   const headerBytes = utf8(JSON.stringify(header));
   if (headerBytes.length > MAX_HEADER_BYTES) {
     throw new RangeError(
       `a header of at most ${MAX_HEADER_BYTES} bytes was expected, not ${headerBytes.length}`,
     );
   }
-  const length = new Uint8Array([headerBytes.length >> 8, headerBytes.length & 0xff]);
-  return concatBytes([length, headerBytes, payload]);
+  const head = new Uint8Array(2 + headerBytes.length);
+  head[0] = headerBytes.length >> 8;
+  head[1] = headerBytes.length & 0xff;
+  head.set(headerBytes, 2);
+  return head;
 }
 
 const headerDecoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });

@@ -70,6 +70,13 @@ export const LINK_HEADERS = {
   epoch: 'sandgate-epoch',
 } as const;
 
+/**
+ * Why a host gets no new sessions though it is connected. `degraded`: it cannot journal. `clock_skew`: its clock is too far
+ * from the edge's, until it is set. `receipts_refused`: what it signed was refused again and again; ends when it enrols anew.
+ */
+export const HostFaultSchema = z.enum(['degraded', 'clock_skew', 'receipts_refused']);
+export type HostFault = z.infer<typeof HostFaultSchema>;
+
 export const OperatorHostSchema = z.object({
   host_id: HostIdSchema,
   pool: z.string(),
@@ -77,5 +84,6 @@ export const OperatorHostSchema = z.object({
   sandboxes: z.int(),
   capacity: z.object({ sandboxes: z.int() }),
   images: z.array(z.object({ name: z.string(), digest: z.string() })),
+  faults: z.array(HostFaultSchema).default([]),
   last_seen_at: z.iso.datetime().nullable(),
 });

@@ -16,7 +16,7 @@ export const KeyIdSchema = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/);
 export const DEFAULT_POOL = 'default';
 export const PoolNameSchema = z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/);
 
-export type IdPrefix = 'exe' | 'hst' | 'req' | 'lnk' | 'jti' | 'rct' | 'enr';
+export type IdPrefix = 'exe' | 'hst' | 'req' | 'lnk' | 'jti' | 'rct' | 'enr' | 'trf' | 'trm' | 'prc';
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${randomHandle()}`;
@@ -47,7 +47,7 @@ async function sessionTag(tagKey: CryptoKey, tenant: string, handle: string): Pr
   return toBase64Url(new Uint8Array(mac).subarray(0, TAG_BYTES));
 }
 
-function constantTimeEqual(left: string, right: string): boolean {
+export function constantTimeEqual(left: string, right: string): boolean {
   if (left.length !== right.length) return false;
   let difference = 0;
   for (let index = 0; index < left.length; index += 1) {

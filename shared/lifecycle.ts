@@ -76,8 +76,10 @@ export function moveExecution(from: ExecutionStatus, to: ExecutionStatus): Outco
   return illegal('execution', from, to);
 }
 
+const TERMINAL: ReadonlySet<ExecutionStatus> = new Set(TerminalStatusSchema.options);
+
 export function isTerminal(status: ExecutionStatus): status is TerminalStatus {
-  return TerminalStatusSchema.safeParse(status).success;
+  return TERMINAL.has(status);
 }
 
 function illegal(what: string, from: string, to: string): Failure {

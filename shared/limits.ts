@@ -73,3 +73,20 @@ export const DEFAULT_RESOURCE_LIMITS = {
   workspace_bytes: 1 * GIB,
   tmp_bytes: 256 * MIB,
 } as const;
+
+/**
+ * Sizes by name. `standard` is what a session has that says nothing; an edge may have other sizes by configuration, and
+ * a host refuses what is above its own caps.
+ */
+export const RESOURCE_CLASSES = {
+  small: {
+    cpus: 0.5,
+    memory_bytes: 256 * MIB,
+    processes: 128,
+    workspace_bytes: 512 * MIB,
+    tmp_bytes: 128 * MIB,
+  },
+  standard: DEFAULT_RESOURCE_LIMITS,
+  large: { cpus: 2, memory_bytes: 2 * GIB, processes: 512, workspace_bytes: 4 * GIB, tmp_bytes: 1 * GIB },
+  io: { cpus: 1, memory_bytes: 1 * GIB, processes: 256, workspace_bytes: 8 * GIB, tmp_bytes: 2 * GIB },
+} as const;

@@ -12,7 +12,9 @@ export const ProblemSchema = z.object({
   detail: z.string(),
   retryable: z.boolean(),
   request_id: z.string(),
-  violations: z.array(z.object({ path: z.string(), expected: z.string() })).optional(),
+  violations: z
+    .array(z.object({ path: z.string(), expected: z.string(), received: z.string().optional() }))
+    .optional(),
 });
 export type Problem = z.infer<typeof ProblemSchema>;
 

@@ -1,11 +1,14 @@
 /** The scopes that an access token may carry. A tool is guarded by `tools:<name>`. */
 export const SCOPES = {
-  'sessions:read': 'read sessions, executions, events and receipts',
-  'sessions:write': 'create and delete sessions',
+  'sessions:read': 'read sessions, executions, events, receipts and files',
+  'sessions:write': 'create and delete sessions, write and delete their files',
   'tools:python': 'run python',
   'tools:node': 'run JavaScript',
   'tools:shell': 'run shell commands',
   'tools:file': 'read and write files',
+  'tools:http': 'call registered HTTP tools',
+  'tools:client': 'see registered tools that the caller executes itself',
+  'tools:write': 'register, replace and remove tools',
 } as const;
 
 export type Scope = keyof typeof SCOPES;

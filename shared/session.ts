@@ -9,31 +9,51 @@ import {
   MAX_IDLE_TIMEOUT_S,
   MAX_METADATA_BYTES,
 } from './limits.ts';
+import { NetworkSchema, NetworkViewSchema } from './network.ts';
 
 const MIB = 1024 * 1024;
 const GIB = 1024 * MIB;
 
-/** What a sandbox may use. Bounds here are the protocol's; a host has caps of its own below them. */
-export const ResourceLimitsSchema = z.strictObject({
-  cpus: z.number().min(0.1).max(64).default(DEFAULT_RESOURCE_LIMITS.cpus),
+const LIMIT_SCHEMAS = {
+  cpus: z.number().min(0.1).max(64),
   memory_bytes: z
     .int()
     .min(64 * MIB)
-    .max(256 * GIB)
-    .default(DEFAULT_RESOURCE_LIMITS.memory_bytes),
-  processes: z.int().min(8).max(4096).default(DEFAULT_RESOURCE_LIMITS.processes),
+    .max(256 * GIB),
+  processes: z.int().min(8).max(4096),
   workspace_bytes: z
     .int()
     .min(MIB)
-    .max(1024 * GIB)
-    .default(DEFAULT_RESOURCE_LIMITS.workspace_bytes),
+    .max(1024 * GIB),
   tmp_bytes: z
     .int()
     .min(MIB)
-    .max(64 * GIB)
-    .default(DEFAULT_RESOURCE_LIMITS.tmp_bytes),
+    .max(64 * GIB),
+};
+
+/** What a sandbox may use. Bounds here are the protocol's; a host has caps of its own below them. */
+export const ResourceLimitsSchema = z.strictObject({
+  cpus: LIMIT_SCHEMAS.cpus.default(DEFAULT_RESOURCE_LIMITS.cpus),
+  memory_bytes: LIMIT_SCHEMAS.memory_bytes.default(DEFAULT_RESOURCE_LIMITS.memory_bytes),
+  processes: LIMIT_SCHEMAS.processes.default(DEFAULT_RESOURCE_LIMITS.processes),
+  workspace_bytes: LIMIT_SCHEMAS.workspace_bytes.default(DEFAULT_RESOURCE_LIMITS.workspace_bytes),
+  tmp_bytes: LIMIT_SCHEMAS.tmp_bytes.default(DEFAULT_RESOURCE_LIMITS.tmp_bytes),
 });
 export type ResourceLimits = z.infer<typeof ResourceLimitsSchema>;
+
+/** Limits as a request names them: by class, one by one, or both. */
+export const LimitsRequestSchema = z.strictObject({
+  class: z
+    .enum(['small', 'standard', 'large', 'io'])
+    .optional()
+    .describe('Sizes by name; what is named beside it may be smaller but not larger.'),
+  cpus: LIMIT_SCHEMAS.cpus.optional(),
+  memory_bytes: LIMIT_SCHEMAS.memory_bytes.optional(),
+  processes: LIMIT_SCHEMAS.processes.optional(),
+  workspace_bytes: LIMIT_SCHEMAS.workspace_bytes.optional(),
+  tmp_bytes: LIMIT_SCHEMAS.tmp_bytes.optional(),
+});
+export type LimitsRequest = z.infer<typeof LimitsRequestSchema>;
 
 const EnvironmentSchema = z
   .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/), z.string().max(32_768))
@@ -56,13 +76,16 @@ export const CreateSessionSchema = z.strictObject({
     .string()
     .regex(/^([a-z0-9][a-z0-9-]{0,62}|sha256:[0-9a-f]{64})$/)
     .default('python'),
-  limits: ResourceLimitsSchema.prefault({}),
+  limits: LimitsRequestSchema.default({}),
   env: EnvironmentSchema.default({}),
   metadata: MetadataSchema.default({}),
   idle_timeout_s: z.int().min(5).max(MAX_IDLE_TIMEOUT_S).default(DEFAULT_IDLE_TIMEOUT_S),
+  network: NetworkSchema.nullable().default(null),
   pool: PoolNameSchema.default(DEFAULT_POOL),
 });
 export type CreateSession = z.infer<typeof CreateSessionSchema>;
+/** With the limits that its words stand for. */
+export type SizedSession = Omit<CreateSession, 'limits'> & { limits: ResourceLimits };
 
 const TimestampSchema = z.iso.datetime();
 
@@ -75,6 +98,7 @@ export const SessionSchema = z.object({
   resource_limits: ResourceLimitsSchema,
   metadata: MetadataSchema,
   environment: EnvironmentSchema,
+  network: NetworkViewSchema.nullable(),
   workdir: z.string(),
   pool: z.string(),
   host_id: HostIdSchema.nullable(),

@@ -43,7 +43,8 @@ export function createApp(): Hono<AppEnvironment> {
 function byPath(all: readonly Route[]): Map<string, Route[]> {
   const paths = new Map<string, Route[]>();
   for (const route of all) {
-    const path = route.path.replaceAll(/\{([a-z_]+)\}/g, ':$1');
+    // A path of a file goes on to the end of the URL, slashes and all.
+    const path = route.path.replaceAll('/{path}', '/:path{[\\s\\S]*}').replaceAll(/\{([a-z_]+)\}/g, ':$1');
     paths.set(path, [...(paths.get(path) ?? []), route]);
   }
   return paths;

@@ -8,9 +8,10 @@ import {
   type PublicJwk,
   publicPart,
 } from '../shared/ed25519.ts';
-import { fromBase64Url } from '../shared/encoding.ts';
+import { fromBase64Url, utf8 } from '../shared/encoding.ts';
 import { DEFAULT_POOL, PoolNameSchema, Sha256Schema } from '../shared/ids.ts';
 import { type KeySet, signKeySet } from '../shared/key-set.ts';
+import { type ResourceClasses, ResourceClassesSchema } from '../shared/resource-class.ts';
 import type { Env } from './env.ts';
 import { type Issuer, IssuersSchema, isLoopbackHttp, issuerOf } from './identity/issuer.ts';
 
@@ -37,6 +38,12 @@ export interface Configuration {
   /** No object wakes for a pool that is not in it. */
   pools: ReadonlySet<string>;
   tenantRequestsPerMinute: number;
+  /** Origins that HTTP tools may call beside public https hosts. */
+  httpToolOrigins: ReadonlySet<string>;
+  /** Sizes of sandboxes by name. */
+  resourceClasses: ResourceClasses;
+  /** Key that hides credentials of tools at rest. */
+  credentialsKey: CryptoKey;
 }
 
 /** Names the binding that is wrong, never its value: bindings hold secrets. */
@@ -69,6 +76,8 @@ const TextBindingsSchema = z.object({
   ID_SECRET: z.string(),
   OPERATOR_TOKEN_SHA256: Sha256Schema,
   POOLS: z.string(),
+  HTTP_TOOL_ORIGINS: z.string().default('[]'),
+  RESOURCE_CLASSES: z.string().default('{}'),
   TENANT_REQUESTS_PER_MINUTE: z.string().regex(/^[1-9]\d{0,6}$/, 'must be a whole number from 1'),
 });
 
@@ -101,6 +110,13 @@ export async function readConfiguration(env: Env): Promise<Configuration> {
     operatorTokenSha256: texts.OPERATOR_TOKEN_SHA256,
     pools: readPools(texts.POOLS),
     tenantRequestsPerMinute: Number(texts.TENANT_REQUESTS_PER_MINUTE),
+    httpToolOrigins: readHttpToolOrigins(texts.HTTP_TOOL_ORIGINS),
+    resourceClasses: parseBinding(
+      'RESOURCE_CLASSES',
+      ResourceClassesSchema,
+      parseJson('RESOURCE_CLASSES', texts.RESOURCE_CLASSES),
+    ),
+    credentialsKey: await readCredentialsKey(texts.ID_SECRET),
   };
 }
 
@@ -111,6 +127,16 @@ const PoolsSchema = z
 
 function readPools(text: string): ReadonlySet<string> {
   return new Set(parseBinding('POOLS', PoolsSchema, parseJson('POOLS', text)));
+}
+
+const OriginsSchema = z
+  .array(
+    z.string().refine((text) => URL.canParse(text) && new URL(text).origin === text, 'must be an origin'),
+  )
+  .max(256);
+
+function readHttpToolOrigins(text: string): ReadonlySet<string> {
+  return new Set(parseBinding('HTTP_TOOL_ORIGINS', OriginsSchema, parseJson('HTTP_TOOL_ORIGINS', text)));
 }
 
 async function readIssuers(text: string, origin: string): Promise<ReadonlyMap<string, Issuer>> {
@@ -147,6 +173,23 @@ async function readTagKey(text: string): Promise<CryptoKey> {
   const secret = fromBase64Url(text);
   if (secret?.length !== 32) throw new ConfigurationError('ID_SECRET must be 32 bytes in base64url');
   return crypto.subtle.importKey('raw', secret, { name: 'HMAC', hash: 'SHA-256' }, false, ['sign']);
+}
+
+/** A key of its own from the same secret: what one is used for says nothing about the other. */
+async function readCredentialsKey(text: string): Promise<CryptoKey> {
+  const secret = fromBase64Url(text);
+  if (secret === undefined) throw new ConfigurationError('ID_SECRET must be 32 bytes in base64url');
+  const root = await crypto.subtle.importKey('raw', secret, 'HKDF', false, ['deriveKey']);
+  const derivation = {
+    name: 'HKDF',
+    hash: 'SHA-256',
+    salt: new Uint8Array(0),
+    info: utf8('tool credentials'),
+  };
+  return crypto.subtle.deriveKey(derivation, root, { name: 'AES-GCM', length: 256 }, false, [
+    'encrypt',
+    'decrypt',
+  ]);
 }
 
 function undated(key: SigningKey): KeySet['grant_keys'][number] {

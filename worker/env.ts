@@ -1,4 +1,5 @@
 /** The bindings of the Worker. Text bindings hold JSON or keys; they are parsed once in `configuration.ts`. */
+import type { CataloguePort } from './objects/catalogue/port.ts';
 import type { HostPort } from './objects/host/port.ts';
 import type { McpCallsPort } from './objects/mcp-calls/port.ts';
 import type { ObjectNamespace } from './objects/namespace.ts';
@@ -12,6 +13,7 @@ export interface Env {
   POOL: ObjectNamespace<PoolPort>;
   TENANT: ObjectNamespace<TenantPort>;
   MCP_CALLS: ObjectNamespace<McpCallsPort>;
+  CATALOGUE: ObjectNamespace<CataloguePort>;
   /** Origin of this edge, `iss` of its grants, for example `https://sandgate.example.com`. */
   EDGE_ORIGIN: string;
   /**
@@ -33,6 +35,16 @@ export interface Env {
   OPERATOR_TOKEN_SHA256: string;
   /** JSON array with the names of the pools of this edge; `default` is one of them. */
   POOLS: string;
+  /**
+   * JSON array of origins that HTTP tools may call beside public https hosts, for example
+   * `http://tools.internal:8080`. None when it is absent.
+   */
+  HTTP_TOOL_ORIGINS?: string;
+  /**
+   * JSON object `{small?, standard?, large?, io?}` with sizes of sandboxes that differ from the usual ones, for example
+   * `{"large": {"cpus": 4}}`.
+   */
+  RESOURCE_CLASSES?: string;
   /** Requests per minute of a tenant. */
   TENANT_REQUESTS_PER_MINUTE: string;
 }

@@ -16,9 +16,17 @@ export interface CgroupUsage {
   peakMemoryBytes: number;
 }
 
+/** How every group below the parent is thawed: `<parentDir>/<group>/<file>` takes `value`. */
+export interface ThawFiles {
+  parentDir: string;
+  file: string;
+  value: string;
+}
+
 /** One directory per sandbox, `<parent>/<name>`, in whichever version of cgroups the machine has mounted. */
 export interface Cgroups {
   readonly version: 1 | 2;
+  readonly thawFiles: ThawFiles;
   /** The path as an OCI specification wants it. */
   pathOf(name: string): string;
   create(name: string, limits: CgroupLimits): Promise<void>;
@@ -26,7 +34,14 @@ export interface Cgroups {
   usage(name: string): CgroupUsage | undefined;
   /** Lets the peak of memory start anew where the kernel can do that. */
   resetPeak(name: string): void;
-  /** SIGKILL to every process in the group. */
+  /** Bounds the group anew, while it lives. Memory that is in use above a lower bound is not taken away. */
+  setLimits(name: string, limits: CgroupLimits): void;
+  /** Stops every process of the group until `thaw`; nothing happens where there is no such group. */
+  freeze(name: string): void;
+  thaw(name: string): void;
+  /** Whether every process of the group stands still. */
+  isFrozen(name: string): boolean;
+  /** SIGKILL to every process in the group, also where it is frozen. */
   kill(name: string): void;
   /** Kills what is left inside, then removes the group from every hierarchy. True when nothing is left of it. */
   remove(name: string): Promise<boolean>;

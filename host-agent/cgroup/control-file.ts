@@ -29,6 +29,16 @@ export function writeControl(path: string, value: number | string): void {
   }
 }
 
+/** Of a group that may be gone: then nothing happens. */
+export function writeControlIfThere(path: string, value: number | string): void {
+  try {
+    writeFileSync(path, String(value), { flag: 'r+' });
+  } catch (error: unknown) {
+    if (!hasCode(error, 'ENOENT', 'ENODEV'))
+      throw new Error(`cannot write ${value} to ${path}`, { cause: error });
+  }
+}
+
 /** The number after `key` in a file of `key value` lines. */
 export function keyedNumber(text: string, key: string): number | undefined {
   const line = text.split('\n').find((candidate) => candidate.startsWith(`${key} `));

@@ -9,7 +9,7 @@ export interface CgroupMounts {
   v2: string | undefined;
 }
 
-export const V1_CONTROLLERS = ['memory', 'cpu', 'cpuacct', 'pids'] as const;
+export const V1_CONTROLLERS = ['memory', 'cpu', 'cpuacct', 'pids', 'freezer'] as const;
 
 /** Reads the text of /proc/self/mountinfo. Where a hierarchy is mounted twice the first mount counts. */
 export function parseCgroupMounts(mountinfo: string): CgroupMounts {

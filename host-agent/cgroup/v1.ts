@@ -1,7 +1,14 @@
 /** cgroups version 1: one hierarchy a controller, also on hybrid machines. */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type CgroupLimits, type Cgroups, type CgroupUsage, requireName, requireParent } from './cgroups.ts';
+import {
+  type CgroupLimits,
+  type Cgroups,
+  type CgroupUsage,
+  requireName,
+  requireParent,
+  type ThawFiles,
+} from './cgroups.ts';
 import {
   childNames,
   keyedNumber,
@@ -11,6 +18,7 @@ import {
   removeIfEmpty,
   toNumber,
   writeControl,
+  writeControlIfThere,
 } from './control-file.ts';
 import { type CgroupMounts, V1_CONTROLLERS } from './mounts.ts';
 
@@ -27,15 +35,23 @@ export class CgroupsV1 implements Cgroups {
     for (const controller of V1_CONTROLLERS) this.#mountOf(controller);
   }
 
+  get thawFiles(): ThawFiles {
+    const parentDir = join(this.#mountOf('freezer'), this.#parent);
+    return { parentDir, file: 'freezer.state', value: 'THAWED' };
+  }
+
   pathOf(name: string): string {
     return join(this.#parent, requireName(name));
   }
 
   async create(name: string, limits: CgroupLimits): Promise<void> {
     for (const controller of V1_CONTROLLERS) await mkdir(this.#dir(controller, name), { recursive: true });
+    this.setLimits(name, limits);
+  }
+
+  setLimits(name: string, limits: CgroupLimits): void {
     const memory = this.#dir('memory', name);
-    writeControl(join(memory, 'memory.limit_in_bytes'), limits.memoryBytes);
-    this.#forbidSwap(memory, limits.memoryBytes);
+    this.#limitMemory(memory, limits.memoryBytes);
     writeControl(join(this.#dir('cpu', name), 'cpu.cfs_period_us'), limits.cpuPeriodUs);
     writeControl(join(this.#dir('cpu', name), 'cpu.cfs_quota_us'), limits.cpuQuotaUs);
     writeControl(join(this.#dir('cpu', name), 'cpu.shares'), limits.cpuShares);
@@ -43,13 +59,33 @@ export class CgroupsV1 implements Cgroups {
   }
 
   /** Kernels without swap accounting lack the joint limit; there a group that never swaps comes closest. */
-  #forbidSwap(memory: string, memoryBytes: number): void {
-    const jointLimit = join(memory, 'memory.memsw.limit_in_bytes');
-    if (readControl(jointLimit) === undefined) {
+  #limitMemory(memory: string, memoryBytes: number): void {
+    const files = [join(memory, 'memory.limit_in_bytes'), join(memory, 'memory.memsw.limit_in_bytes')];
+    const [, joint = ''] = files;
+    const current = toNumber(readControl(joint) ?? '');
+    if (current === undefined) {
       writeControl(join(memory, 'memory.swappiness'), 0);
-    } else {
-      writeControl(jointLimit, memoryBytes);
+      files.pop();
     }
+    // The joint limit may at no moment be below the other one.
+    if (current !== undefined && memoryBytes > current) files.reverse();
+    for (const file of files) writeControl(file, memoryBytes);
+  }
+
+  freeze(name: string): void {
+    writeControlIfThere(this.#freezerState(name), 'FROZEN');
+  }
+
+  thaw(name: string): void {
+    writeControlIfThere(this.#freezerState(name), 'THAWED');
+  }
+
+  isFrozen(name: string): boolean {
+    return readControl(this.#freezerState(name))?.trim() === 'FROZEN';
+  }
+
+  #freezerState(name: string): string {
+    return join(this.#dir('freezer', name), 'freezer.state');
   }
 
   usage(name: string): CgroupUsage | undefined {
@@ -70,12 +106,14 @@ export class CgroupsV1 implements Cgroups {
     if (readControl(peak) !== undefined) writeControl(peak, 0);
   }
 
+  /** In version 1 a signal waits until its process is thawed. */
   kill(name: string): void {
+    this.thaw(name);
     killMembers(this.#dir('memory', name));
   }
 
   async remove(name: string): Promise<boolean> {
-    requireName(name);
+    this.kill(name);
     let removed = true;
     for (const mount of this.#everyMount()) {
       removed = (await removeGroup(join(mount, this.#parent, name))) && removed;

@@ -1,7 +1,14 @@
 /** cgroups version 2: one hierarchy for everything. */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type CgroupLimits, type Cgroups, type CgroupUsage, requireName, requireParent } from './cgroups.ts';
+import {
+  type CgroupLimits,
+  type Cgroups,
+  type CgroupUsage,
+  requireName,
+  requireParent,
+  type ThawFiles,
+} from './cgroups.ts';
 import {
   childNames,
   keyedNumber,
@@ -11,6 +18,7 @@ import {
   removeIfEmpty,
   toNumber,
   writeControl,
+  writeControlIfThere,
 } from './control-file.ts';
 
 const CONTROLLERS = ['cpu', 'memory', 'pids'];
@@ -25,14 +33,22 @@ export class CgroupsV2 implements Cgroups {
     this.#parent = requireParent(parent);
   }
 
+  get thawFiles(): ThawFiles {
+    return { parentDir: join(this.#mount, this.#parent), file: 'cgroup.freeze', value: '0' };
+  }
+
   pathOf(name: string): string {
     return join(this.#parent, requireName(name));
   }
 
   async create(name: string, limits: CgroupLimits): Promise<void> {
     await this.#delegateControllers();
+    await mkdir(this.#dir(name), { recursive: true });
+    this.setLimits(name, limits);
+  }
+
+  setLimits(name: string, limits: CgroupLimits): void {
     const group = this.#dir(name);
-    await mkdir(group, { recursive: true });
     writeControl(join(group, 'memory.max'), limits.memoryBytes);
     // Absent on a kernel without swap, where nothing is to be forbidden.
     if (readControl(join(group, 'memory.swap.max')) !== undefined) {
@@ -76,7 +92,20 @@ export class CgroupsV2 implements Cgroups {
   /** The kernel resets a peak only for one open file, so the peak stays that of the sandbox's life. */
   resetPeak(_name: string): void {}
 
+  freeze(name: string): void {
+    writeControlIfThere(join(this.#dir(name), 'cgroup.freeze'), 1);
+  }
+
+  thaw(name: string): void {
+    writeControlIfThere(join(this.#dir(name), 'cgroup.freeze'), 0);
+  }
+
+  isFrozen(name: string): boolean {
+    return keyedNumber(readControl(join(this.#dir(name), 'cgroup.events')) ?? '', 'frozen') === 1;
+  }
+
   kill(name: string): void {
+    this.thaw(name);
     const file = join(this.#dir(name), 'cgroup.kill');
     if (readControl(join(this.#dir(name), 'cgroup.procs')) === undefined) return;
     try {

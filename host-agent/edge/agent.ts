@@ -16,6 +16,7 @@ import { type HostIdentity, identityOf } from './enrolment.ts';
 import { KeyRing } from './key-ring.ts';
 import { CLOSE_GOING_AWAY, type LinkTiming } from './link-socket.ts';
 import { reconnectDelayMs } from './reconnect-delay.ts';
+import { verifySignature } from './verify-signature.ts';
 
 export interface AgentOptions {
   hostDir: string;
@@ -27,6 +28,7 @@ export interface AgentOptions {
   log: Log;
   /** Made only once this agent holds the state folder alone. */
   openSandboxes: () => Promise<Outcome<Sandboxes>>;
+  onJournalWrite?: (durationMs: number, bytes: number) => void;
   timing?: Partial<LinkTiming>;
   abandonAfterMs?: number;
   signal: AbortSignal;
@@ -36,7 +38,18 @@ export interface Agent {
   hostId: string;
   /** Settles when the control link is up for the first time. */
   ready: Promise<void>;
-  stop(): Promise<void>;
+  readonly isConnected: boolean;
+  readonly isDegraded: boolean;
+  /** How far the clock of this host was ahead of the edge's; null where that is not known. */
+  readonly clockAheadMs: number | null;
+  /** Sandboxes of sessions, those that are being made included. */
+  readonly sandboxes: number;
+  /** Digests of the images of those sandboxes. */
+  readonly imagesInUse: string[];
+  /** While true no new sandbox is taken, and the edge knows. */
+  isDraining: boolean;
+  /** Waits so long at most for executions that run, or until it is to hurry. */
+  stop(patienceMs?: number, hurrying?: AbortSignal): Promise<void>;
 }
 
 export async function startAgent(options: AgentOptions): Promise<Outcome<Agent>> {
@@ -59,14 +72,13 @@ export async function startAgent(options: AgentOptions): Promise<Outcome<Agent>>
     return identity;
   }
   const running = await run(options, sandboxes, identity.value);
-  return success({
-    ...running,
-    async stop() {
-      await running.stop();
-      await sandboxes.stop();
-      await lock.value.release();
-    },
-  });
+  const stop = running.stop.bind(running);
+  running.stop = async (...patience) => {
+    await stop(...patience);
+    await sandboxes.stop();
+    await lock.value.release();
+  };
+  return success(running);
 }
 
 async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostIdentity): Promise<Agent> {
@@ -77,6 +89,7 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
       log.error({ event: degraded ? 'journal_degraded' : 'journal_recovered' });
       control.reportLoad();
     },
+    onWrite: options.onJournalWrite,
   });
   if (journal.tornBytes > 0) log.warn({ event: 'journal_tail_cut', bytes: journal.tornBytes });
   const keyRing = new KeyRing({ root: identity.rootKey, issuer: edgeOrigin, journal });
@@ -84,7 +97,8 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
   if (!known.ok) log.error({ event: 'key_set_refused', code: known.code, detail: known.detail });
   const verify = async (token: string): Promise<Outcome<GrantClaims>> => {
     const nowS = Math.floor(Date.now() / 1000);
-    return verifyGrant(token, { hostId, issuer: edgeOrigin, keys: await keyRing.grantKeys(nowS), nowS });
+    const keys = keyRing.grantKeys(nowS);
+    return verifyGrant(token, { hostId, issuer: edgeOrigin, keys, nowS, verifySignature });
   };
   const lateness = new Lateness();
   const links = new EdgeLinks(options.edgeUrl, identity);
@@ -123,13 +137,38 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
     log,
     timing,
   });
+  sandboxes.onImagesChange?.(() => control.offerImages());
   await attachments.recover();
   control.connect();
   return {
     hostId,
     ready,
-    async stop() {
-      await attachments.stop();
+    get isConnected() {
+      return control.isUp;
+    },
+    get clockAheadMs() {
+      return control.clockAheadMs;
+    },
+    get isDegraded() {
+      return journal.degraded;
+    },
+    get sandboxes() {
+      return attachments.count;
+    },
+    get imagesInUse() {
+      return attachments.imagesInUse;
+    },
+    get isDraining() {
+      return attachments.isDraining;
+    },
+    set isDraining(isDraining) {
+      if (isDraining === attachments.isDraining) return;
+      attachments.isDraining = isDraining;
+      log.info({ event: isDraining ? 'draining' : 'taking_sandboxes' });
+    },
+    async stop(patienceMs = 0, hurrying) {
+      attachments.isDraining = true;
+      await attachments.stop(wait(patienceMs, undefined, { signal: hurrying, ref: false }).catch(() => {}));
       control.close(CLOSE_GOING_AWAY);
       await journal.close();
     },

@@ -2,6 +2,7 @@
 import type { SessionBinding } from '../execution/grant-check.ts';
 import { HostedSession, type SessionDependencies } from '../execution/session.ts';
 import type { LostReason, Sandbox } from '../sandbox/port.ts';
+import { Transfers } from '../transfers/transfers.ts';
 import type { EdgeLinks } from './edge-links.ts';
 import type { HeldSession, SessionEnd } from './held-session.ts';
 import { CLOSE_GOING_AWAY, CLOSE_NORMAL, type LinkTiming } from './link-socket.ts';
@@ -27,6 +28,7 @@ export class Attachment implements HeldSession {
   readonly #sandbox: Sandbox;
   readonly #link: SessionLink;
   readonly #session: HostedSession;
+  readonly #transfers: Transfers;
   readonly #dependencies: AttachmentDependencies;
   #isCut = false;
   #resolveCut: (end: SessionEnd) => void = () => {};
@@ -41,11 +43,15 @@ export class Attachment implements HeldSession {
       epoch: binding.epoch,
       ...links.session(binding),
       onCommand: ({ grant, payload }) => this.#session.handleCommand(grant, payload),
+      onTransfer: (frame, bytes) => this.#transfers.receive(frame, bytes),
+      onDown: () => this.#transfers.linkDown(),
       onFenced: () => this.#cut('fenced'),
       log,
       timing,
     });
-    this.#session = new HostedSession(binding, sandbox, this.#link, dependencies);
+    const { sessionId, epoch } = binding;
+    this.#transfers = new Transfers({ sessionId, epoch, sandbox, wire: this.#link, log });
+    this.#session = new HostedSession(binding, sandbox, this.#link, dependencies, this.#transfers);
     this.gone = this.#live();
     this.#link.send({
       type: 'ready',
@@ -61,6 +67,10 @@ export class Attachment implements HeldSession {
     return this.binding.epoch;
   }
 
+  get image(): string {
+    return this.binding.image;
+  }
+
   async destroy(): Promise<void> {
     await this.#sandbox.destroy();
     // Told by whoever asked for it: on a link that is down the farewell would reach nobody.
@@ -74,7 +84,8 @@ export class Attachment implements HeldSession {
   }
 
   /** What the edge does not take in now, the journal tells it at the next start. */
-  async stop(): Promise<void> {
+  async stop(patience: Promise<void>): Promise<void> {
+    await Promise.race([this.#session.end(), patience]);
     await this.#sandbox.destroy();
     await Promise.race([this.gone, after(STOPPING_FAREWELL_MS)]);
     this.#cut('stopped');
@@ -105,7 +116,7 @@ export class Attachment implements HeldSession {
       log.error({ event: 'sandbox_destroy_failed', sandbox_id: this.#sandbox.id, detail });
     });
     this.#link.abandon();
-    await this.#session.end();
+    await Promise.all([this.#session.end(), this.#transfers.end()]);
     if (end !== 'stopped') journal.detached(sessionId, epoch, true);
     log.info({ event: 'session_detached', session_id: sessionId, epoch, reason: end });
     return end;

@@ -2,6 +2,7 @@
 import { hash, randomBytes } from 'node:crypto';
 import { type Failure, failure } from '../../shared/errors.ts';
 import { type AttachPayload, AttachPayloadSchema, type GrantClaims } from '../../shared/grant.ts';
+import { egressClaim } from '../../shared/network.ts';
 import { CreateSessionSchema, type ResourceLimits } from '../../shared/session.ts';
 import { checkAttach, checkPayload, checkSequence } from '../execution/grant-check.ts';
 import type { Sandboxes } from '../sandbox/port.ts';
@@ -22,9 +23,25 @@ export class Attachments {
   /** Sessions whose sandbox is being made. */
   readonly #starting = new Map<string, { jti: string; epoch: number; done: Promise<unknown> }>();
   #isStopped = false;
+  #isDraining = false;
 
   constructor(options: AttachmentsOptions) {
     this.#options = options;
+  }
+
+  /** No new sandbox is taken; those that live go on. */
+  get isDraining(): boolean {
+    return this.#isDraining;
+  }
+
+  set isDraining(isDraining: boolean) {
+    this.#isDraining = isDraining;
+    this.#options.onChange();
+  }
+
+  /** Digests of the images that sandboxes run on, one for each sandbox. */
+  get imagesInUse(): string[] {
+    return [...this.#held.values()].flatMap(({ image }) => (image === undefined ? [] : [image]));
   }
 
   get count(): number {
@@ -40,6 +57,9 @@ export class Attachments {
     if (!hashed.ok) return hashed;
     const attach = attachPayload(claims, payload);
     if (attach === undefined) return failure('invalid_request', 'not the payload of an attach grant');
+    if (claims.egress !== (await egressClaim(attach.network))) {
+      return failure('egress_refused', 'egress is not the digest of the network that is granted');
+    }
     const known = journal.session(claims.sid);
     if (known !== undefined && known.tenant !== claims.tenant) {
       return failure('wrong_session', 'the session is of another tenant');
@@ -56,6 +76,7 @@ export class Attachments {
     if (refused !== undefined) return refused;
     const sequence = checkSequence(claims, known?.seq ?? 0);
     if (!sequence.ok) return sequence;
+    if (this.#isDraining) return failure('host_full', 'the host is draining');
     const freed = this.#held.get(claims.sid)?.holdsSandbox === true ? 1 : 0;
     if (this.count - freed >= sandboxes.facts.capacity) {
       return failure('host_full', 'no room for another sandbox');
@@ -97,10 +118,11 @@ export class Attachments {
     }
   }
 
-  async stop(): Promise<void> {
+  /** Each session stops when what runs in it has ended, or when the patience is over. */
+  async stop(patience: Promise<void>): Promise<void> {
     this.#isStopped = true;
     await Promise.all([...this.#starting.values()].map(({ done }) => done));
-    await Promise.all([...this.#held.values()].map((held) => held.stop()));
+    await Promise.all([...this.#held.values()].map((held) => held.stop(patience)));
   }
 
   async #start(claims: GrantClaims, attach: AttachPayload): Promise<Failure | undefined> {
@@ -119,7 +141,13 @@ export class Attachments {
     });
     if (!journaled.ok) return journaled;
     const { timeout_ms: _, ...limits } = claims.limits;
-    const config = { sandboxId, imageDigest: claims.image, limits, environment: attach.environment };
+    const config = {
+      sandboxId,
+      imageDigest: claims.image,
+      limits,
+      environment: attach.environment,
+      network: attach.network === null ? null : { sessionId: claims.sid, rules: attach.network },
+    };
     const started = await startSafely(sandboxes, config);
     if (!started.ok) {
       journal.detached(claims.sid, claims.epoch, true);
@@ -131,6 +159,7 @@ export class Attachments {
       epoch: claims.epoch,
       image: claims.image,
       limits,
+      egress: claims.egress,
     };
     if (journal.session(claims.sid)?.epoch !== claims.epoch) {
       await started.value.destroy();

@@ -10,6 +10,7 @@ import {
 } from '../../shared/frames.ts';
 import type { GrantClaims } from '../../shared/grant.ts';
 import { SessionIdSchema, TenantSchema } from '../../shared/ids.ts';
+import { MAX_CLOCK_SKEW_S } from '../../shared/limits.ts';
 import { unverifiedClaims } from '../execution/unverified-claims.ts';
 import type { Log } from '../logging/log.ts';
 import type { SandboxRuntimeFacts } from '../sandbox/port.ts';
@@ -45,6 +46,8 @@ export class ControlLink {
   #waitingFrames = 0;
   #connectionCount = 0;
   #commandsAtOnce = 0;
+  #offeredImages: SandboxRuntimeFacts['images'] | undefined;
+  #clockAheadMs: number | null = null;
 
   constructor(options: ControlLinkOptions) {
     this.#options = options;
@@ -66,6 +69,15 @@ export class ControlLink {
     });
   }
 
+  /** How far the clock of this host was ahead of the edge's at the last welcome; null where it does not tell. */
+  get clockAheadMs(): number | null {
+    return this.#clockAheadMs;
+  }
+
+  get isUp(): boolean {
+    return this.#socket.isEstablished;
+  }
+
   connect(): void {
     this.#socket.connect();
   }
@@ -79,13 +91,24 @@ export class ControlLink {
     this.#send({
       type: 'load',
       sandboxes: attachments.count,
-      capacity: { sandboxes: facts.capacity },
+      // A host that takes no more is a full one: every edge understands that.
+      capacity: { sandboxes: attachments.isDraining ? attachments.count : facts.capacity },
       degraded: isDegraded(),
+      host_time_ms: Date.now(),
     });
+  }
+
+  /** Nothing where the edge knows them; a link that is not up yet tells them when it is. */
+  offerImages(): void {
+    const { images } = this.#options.facts;
+    if (!this.isUp || images === this.#offeredImages) return;
+    this.#offeredImages = images;
+    this.#send({ type: 'images', images });
   }
 
   #hello(): ControlLinkUp {
     const { facts, hostId, agentVersion } = this.#options;
+    this.#offeredImages = facts.images;
     return {
       type: 'hello',
       protocol: PROTOCOL_VERSION,
@@ -95,6 +118,7 @@ export class ControlLink {
       runsc_platform: facts.runscPlatform.slice(0, 64),
       images: facts.images,
       capacity: { sandboxes: facts.capacity },
+      host_time_ms: Date.now(),
     };
   }
 
@@ -119,6 +143,7 @@ export class ControlLink {
       case 'welcome':
       case 'key_set':
         if (this.#socket.isEstablished === (header.type === 'welcome')) return `${header.type} out of order`;
+        if (header.type === 'welcome') this.#compareClocks(header.edge_time_ms);
         return this.#takeKeySet(header.key_set);
       case 'command': {
         if (!this.#socket.isEstablished) return 'a command before the welcome';
@@ -127,6 +152,16 @@ export class ControlLink {
         return 'command' in assembled ? this.#startCommand(assembled.command) : undefined;
       }
     }
+  }
+
+  /** Further apart than grants allow, every one would be refused: the edge sends no sessions, and here it is said why. */
+  #compareClocks(edgeTimeMs: number | undefined): void {
+    if (edgeTimeMs === undefined) return;
+    const aheadMs = Date.now() - edgeTimeMs;
+    this.#clockAheadMs = aheadMs;
+    if (Math.abs(aheadMs) <= MAX_CLOCK_SKEW_S * 1_000) return;
+    const detail = `the clock of this host is ${Math.round(aheadMs / 1_000)} s ahead of the edge's`;
+    this.#options.log.error({ event: 'clock_skew', detail });
   }
 
   /** The first one of a connection makes the link usable. */
@@ -141,6 +176,7 @@ export class ControlLink {
     if (this.#socket.isEstablished) return undefined;
     this.#socket.established();
     this.reportLoad();
+    this.offerImages();
     onUp();
     return undefined;
   }

@@ -14,6 +14,7 @@ const RESTARTED = 'host_restarted';
 
 export class Delivery implements HeldSession {
   readonly holdsSandbox = false;
+  readonly image = undefined;
   readonly epoch: number;
   readonly gone: Promise<SessionEnd>;
   readonly #state: SessionState;
@@ -47,6 +48,8 @@ export class Delivery implements HeldSession {
       epoch,
       ...links.session(state),
       onCommand: ({ grant, payload }) => session.handleCommand(grant, payload),
+      onTransfer: () => true,
+      onDown: () => {},
       onFenced: () => this.#resolveCut('fenced'),
       log,
       timing,

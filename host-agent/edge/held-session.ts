@@ -6,12 +6,14 @@ export type SessionEnd = 'told' | 'fenced' | 'abandoned' | 'stopped';
 export interface HeldSession {
   readonly epoch: number;
   readonly holdsSandbox: boolean;
+  /** Digest of the image of its sandbox, if there is one. */
+  readonly image: string | undefined;
   /** Settles when nothing of it is left on the host. */
   readonly gone: Promise<SessionEnd>;
   /** Ends the sandbox and tells the edge, as long as it listens. */
   destroy(): Promise<void>;
   /** A newer epoch of the session takes its place: this one counts no more. */
   fence(): Promise<void>;
-  /** The agent stops. */
-  stop(): Promise<void>;
+  /** The agent stops: starts nothing more, and waits for what runs as long as its `patience` lasts. */
+  stop(patience: Promise<void>): Promise<void>;
 }

@@ -9,6 +9,7 @@ import { ChallengeFrameSchema, decodeFrame, encodeFrame, PING_TEXT, PONG_TEXT } 
 import { HEARTBEAT_INTERVAL_MS, HEARTBEAT_JITTER, HOST_SUSPECT_MS } from '../../shared/limits.ts';
 import type { Log } from '../logging/log.ts';
 import { LinkTransport } from './link-transport.ts';
+import { Outbox } from './outbox.ts';
 import { reconnectDelayMs } from './reconnect-delay.ts';
 
 /** From the upgrade to the edge's welcome. */
@@ -21,6 +22,7 @@ const MAX_BUFFERED_BYTES = 16 * 1024 * 1024;
 export const CLOSE_NORMAL = 1000;
 export const CLOSE_GOING_AWAY = 4001;
 const CLOSE_VIOLATION = 4008;
+const NO_PAYLOAD = new Uint8Array(0);
 export type CloseCode = typeof CLOSE_NORMAL | typeof CLOSE_GOING_AWAY;
 
 export interface LinkSocketOptions<Down> {
@@ -34,6 +36,8 @@ export interface LinkSocketOptions<Down> {
   /** Gives a reason where the frame breaks the protocol: the link is closed then. */
   onFrame: (header: Down, payload: Uint8Array) => string | undefined;
   onDown: () => void;
+  /** Whether the edge takes several frames in one message. */
+  bundles?: boolean;
   onHeartbeat?: () => void;
   log: Log;
   timing?: Partial<LinkTiming>;
@@ -49,6 +53,7 @@ export interface LinkTiming {
 interface Connection {
   socket: WebSocket;
   transport: LinkTransport;
+  outbox: Outbox;
   phase: 'connecting' | 'challenged' | 'proved' | 'established';
   establishedAtMs: number;
   timers: Set<NodeJS.Timeout>;
@@ -87,6 +92,13 @@ export class LinkSocket<Down> {
     const connection: Connection = {
       socket,
       transport,
+      outbox: new Outbox({
+        bundles: this.#options.bundles ?? false,
+        write: (parts) => {
+          // Nothing may follow a close frame, ours or the answer to theirs.
+          if (socket.readyState === WebSocket.OPEN) transport.send(parts);
+        },
+      }),
       phase: 'connecting',
       establishedAtMs: 0,
       timers: new Set(),
@@ -118,15 +130,16 @@ export class LinkSocket<Down> {
   }
 
   /** False while the link is not established: the frame was not sent. */
-  send(frame: Uint8Array): boolean {
+  send(head: Uint8Array, payload: Uint8Array = NO_PAYLOAD): boolean {
     const connection = this.#connection;
     if (connection?.phase !== 'established') return false;
-    if (connection.socket.bufferedAmount + frame.length > MAX_BUFFERED_BYTES) {
+    const { outbox, transport } = connection;
+    const waitingBytes = transport.bufferedBytes + outbox.waitingBytes;
+    if (waitingBytes + head.length + payload.length > MAX_BUFFERED_BYTES) {
       this.#drop('the edge does not read', CLOSE_GOING_AWAY);
       return false;
     }
-    connection.transport.gather();
-    connection.socket.send(frame);
+    outbox.add(head, payload);
     return true;
   }
 
@@ -216,6 +229,7 @@ export class LinkSocket<Down> {
     for (const timer of connection.timers) clearTimeout(timer);
     const { log, name } = this.#options;
     log.info({ event: 'link_down', link: name, reason, attempt: this.#failedAttempts });
+    connection.outbox.flush();
     closeQuietly(connection.socket, closeCode, reason);
     connection.transport.endSoon();
     this.#failedAttempts = this.#attemptsAfter(connection);

@@ -2,6 +2,7 @@
 import type { Socket } from 'node:net';
 import { Agent, buildConnector } from 'undici';
 import { MAX_FRAME_BYTES } from '../../shared/limits.ts';
+import { maskedMessage } from './masked-message.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 /** For the closing handshake; after it the connection is cut, or a dead one would stay for many minutes. */
@@ -30,10 +31,26 @@ export class LinkTransport {
     });
   }
 
-  /** What is sent in one turn goes in one write. */
-  gather(): void {
+  /** Handed over and not yet taken by the operating system. */
+  get bufferedBytes(): number {
+    return this.#socket?.writableLength ?? 0;
+  }
+
+  /**
+   * Binary messages of an open WebSocket, written beside undici: that masks byte after byte, in a buffer of its own for
+   * each message, which is a third of what a stream costs.
+   */
+  send(parts: readonly Uint8Array[]): void {
     const socket = this.#socket;
-    if (socket === undefined || this.#isGathering) return;
+    if (socket === undefined) return;
+    this.#gather(socket);
+    const { bytes, release } = maskedMessage(parts);
+    socket.write(bytes, release);
+  }
+
+  /** What is sent in one turn goes in one write. */
+  #gather(socket: Socket): void {
+    if (this.#isGathering) return;
     this.#isGathering = true;
     socket.cork();
     process.nextTick(() => {

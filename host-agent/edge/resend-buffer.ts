@@ -5,7 +5,8 @@ import type { StoredFrame } from '../journal/state.ts';
 export interface BufferedFrame {
   seq: number;
   header: SequencedUp;
-  encoded: Uint8Array;
+  /** What is sent before the payload. */
+  head: Uint8Array;
   payload: Uint8Array;
 }
 
@@ -66,7 +67,7 @@ export class ResendBuffer {
   push(frame: Omit<BufferedFrame, 'seq'>): void {
     this.#lastSeq += 1;
     this.#frames.push({ ...frame, seq: this.#lastSeq });
-    this.#bytes += frame.encoded.length;
+    this.#bytes += sizeOf(frame);
   }
 
   /** Resolves when `bytes` fit into the window, in the order of asking; at once for anything on an empty link. */
@@ -103,7 +104,7 @@ export class ResendBuffer {
     let count = 0;
     for (const frame of this.#frames) {
       if (frame.seq > seq) break;
-      this.#bytes -= frame.encoded.length;
+      this.#bytes -= sizeOf(frame);
       count += 1;
     }
     this.#frames.splice(0, count);
@@ -140,4 +141,8 @@ export class ResendBuffer {
       next.resolve();
     }
   }
+}
+
+function sizeOf({ head, payload }: Pick<BufferedFrame, 'head' | 'payload'>): number {
+  return head.length + payload.length;
 }

@@ -1,15 +1,18 @@
 /** The link of one sandbox to the object of its session: numbered frames up, acknowledged; granted commands down. */
 import {
-  encodeFrame,
+  encodeFrameHead,
   PROTOCOL_VERSION,
   type SessionLinkDown,
   SessionLinkDownSchema,
+  type TransferDown,
+  type TransferUp,
 } from '../../shared/frames.ts';
 import { newId } from '../../shared/ids.ts';
 import { LINK_WINDOW_BYTES } from '../../shared/limits.ts';
 import type { UpFrame, Uplink } from '../execution/uplink.ts';
 import type { StoredFrame } from '../journal/state.ts';
 import type { Log } from '../logging/log.ts';
+import type { TransferWire } from '../transfers/wire.ts';
 import { type Command, CommandAssembler } from './command-assembler.ts';
 import { type CloseCode, LinkSocket, type LinkTiming } from './link-socket.ts';
 import { ResendBuffer } from './resend-buffer.ts';
@@ -17,7 +20,6 @@ import { ResendBuffer } from './resend-buffer.ts';
 /** `finished` with its receipt and other control frames do not wait for the window. */
 const CONTROL_RESERVE_BYTES = 256 * 1024;
 const HEADER_ALLOWANCE_BYTES = 512;
-const MAX_HEADER_BYTES = 0xffff;
 /** Commands that came and were not carried out yet; an edge that sends more breaks the protocol. */
 const MAX_WAITING_COMMANDS = 256;
 const MAX_WAITING_COMMAND_BYTES = 8 * 1024 * 1024;
@@ -30,13 +32,16 @@ export interface SessionLinkOptions {
   headers: () => Record<string, string>;
   prove: (nonce: string) => Promise<string>;
   onCommand: (command: Command) => Promise<void>;
+  /** False where the frame breaks the protocol. */
+  onTransfer: (frame: TransferDown, payload: Uint8Array) => boolean;
+  onDown: () => void;
   /** The edge has a higher epoch, or no such session: nothing of this sandbox counts any more. */
   onFenced: () => void;
   log: Log;
   timing?: Partial<LinkTiming>;
 }
 
-export class SessionLink implements Uplink {
+export class SessionLink implements Uplink, TransferWire {
   readonly #options: SessionLinkOptions;
   readonly #streamId = newId('lnk');
   readonly #buffer = new ResendBuffer({
@@ -67,9 +72,11 @@ export class SessionLink implements Uplink {
         stream_id: this.#streamId,
       }),
       onFrame: (header, payload) => this.#receive(header, payload),
+      bundles: true,
       onDown: () => {
         this.#assembler.reset();
         this.#downSinceMs ??= performance.now();
+        options.onDown();
       },
       log: options.log,
       timing: options.timing,
@@ -100,12 +107,15 @@ export class SessionLink implements Uplink {
   send(frame: UpFrame, payload: Uint8Array = NO_PAYLOAD): number {
     const seq = this.#buffer.nextSeq();
     const header = { ...frame, epoch: this.#options.epoch, seq };
-    const encoded = encodeFrame(header, payload);
-    const headerBytes = encoded.length - payload.length - 2;
-    if (headerBytes > MAX_HEADER_BYTES) throw new RangeError(`a frame header of ${headerBytes} bytes`);
-    this.#buffer.push({ header, encoded, payload: encoded.subarray(2 + headerBytes) });
-    this.#socket.send(encoded);
+    const head = encodeFrameHead(header);
+    this.#buffer.push({ header, head, payload });
+    this.#socket.send(head, payload);
     return seq;
+  }
+
+  /** Outside of the numbered stream: bounded by the window of its transfer, and lost with the link. */
+  sendTransfer(frame: TransferUp, payload: Uint8Array = NO_PAYLOAD): boolean {
+    return this.#socket.isEstablished && this.#socket.send(encodeFrameHead(frame), payload);
   }
 
   waitForRoom(payloadBytes: number, signal?: AbortSignal): Promise<void> {
@@ -136,6 +146,11 @@ export class SessionLink implements Uplink {
         if ('violation' in assembled) return assembled.violation;
         return 'command' in assembled ? this.#queueCommand(assembled.command) : undefined;
       }
+      case 'file_data':
+      case 'file_taken':
+      case 'file_end':
+      case 'file_cancel':
+        return this.#options.onTransfer(header, payload) ? undefined : 'bytes of a transfer out of order';
       case 'fenced':
         this.#options.onFenced();
         return undefined;
@@ -150,7 +165,7 @@ export class SessionLink implements Uplink {
     this.#buffer.limitWindow(welcome.window_bytes);
     this.#socket.established();
     this.#downSinceMs = undefined;
-    for (const { encoded } of this.#buffer.unacknowledged()) this.#socket.send(encoded);
+    for (const { head, payload } of this.#buffer.unacknowledged()) this.#socket.send(head, payload);
     return undefined;
   }
 

@@ -11,6 +11,8 @@ export interface SessionBinding {
   epoch: number;
   image: string;
   limits: ResourceLimits;
+  /** `egress` of the attach grant; unknown where there is no sandbox any more. */
+  egress?: string;
 }
 
 /** Whether the grant is of this session, of its current epoch, and of these payload bytes. */
@@ -56,6 +58,9 @@ export function checkExecute(
     return failure('grant_invalid', 'an execute grant names exec, relay and stdin');
   }
   if (claims.image !== session.image) return failure('image_refused', 'image is not that of the sandbox');
+  if (session.egress !== undefined && claims.egress !== session.egress) {
+    return failure('egress_refused', 'egress is not that of the sandbox');
+  }
   const tool = ToolNameSchema.safeParse(claims.tool);
   if (!tool.success) return failure('tool_refused', 'tool is not one of this host');
   const { version } = BUILT_IN_TOOLS[tool.data];

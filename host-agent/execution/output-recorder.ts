@@ -19,6 +19,7 @@ import { continuationPrefixLength } from './utf8-edge.ts';
 /** How long output waits for more of it before it is sent: short where a client reads along. */
 const FLUSH_DELAY_MS = { full: 5, bounded: 50 } as const satisfies Record<Relay, number>;
 const NO_BYTES = new Uint8Array(0);
+export const NO_OUTPUT_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
 
 export interface StreamSummary {
   sha256: string;
@@ -36,7 +37,8 @@ export interface RecordedOutput {
 
 interface StreamState {
   name: StreamName;
-  hash: Hash;
+  /** From the first byte on. */
+  hash: Hash | undefined;
   totalBytes: number;
   queue: StreamQueue;
   ring: TailRing;
@@ -47,7 +49,9 @@ export class OutputRecorder {
   readonly #relay: Relay;
   readonly #uplink: Uplink;
   readonly #streams: { stdout: StreamState; stderr: StreamState };
-  readonly #ended = new AbortController();
+  /** Of the pump, once it waits for something: most calls print nothing. */
+  #pumpEnd: AbortController | undefined;
+  #hasEnded = false;
   #pumping = false;
   #flushTimer: NodeJS.Timeout | undefined;
   #flushDue = false;
@@ -62,9 +66,10 @@ export class OutputRecorder {
 
   /** Takes bytes, which must not change afterwards. Settles when more may come. */
   readonly write = (name: StreamName, bytes: Uint8Array): Promise<void> => {
-    if (this.#ended.signal.aborted || bytes.length === 0) return Promise.resolve();
+    if (this.#hasEnded || bytes.length === 0) return Promise.resolve();
     const stream = this.#streams[name];
     stream.totalBytes += bytes.length;
+    stream.hash ??= createHash('sha256');
     stream.hash.update(bytes);
     const beyondHead = stream.queue.push(bytes, this.#relay === 'full');
     stream.ring.push(beyondHead);
@@ -76,8 +81,9 @@ export class OutputRecorder {
 
   /** Ends recording; nothing is sent from here on. */
   finish(): RecordedOutput {
+    this.#hasEnded = true;
     // With a reason of its own no exception is made for it.
-    this.#ended.abort('ended');
+    this.#pumpEnd?.abort('ended');
     clearTimeout(this.#flushTimer);
     this.#wakeWriters();
     const { stdout, stderr } = this.#streams;
@@ -116,12 +122,11 @@ export class OutputRecorder {
   }
 
   async #pump(): Promise<void> {
+    this.#pumpEnd ??= new AbortController();
+    const { signal } = this.#pumpEnd;
     for (let stream = this.#due(); stream !== undefined; stream = this.#due()) {
-      await this.#uplink.waitForRoom(
-        Math.min(stream.queue.waitingBytes, OUTPUT_FRAME_BYTES),
-        this.#ended.signal,
-      );
-      if (this.#ended.signal.aborted) return;
+      await this.#uplink.waitForRoom(Math.min(stream.queue.waitingBytes, OUTPUT_FRAME_BYTES), signal);
+      if (signal.aborted) return;
       const cut = stream.queue.cut(false);
       if (cut === undefined) continue;
       const { frame, payload } = this.#frame('output', stream.name, cut);
@@ -146,7 +151,7 @@ export class OutputRecorder {
   #wakeWriters(): void {
     const { stdout, stderr } = this.#streams;
     const full = stdout.queue.waitingBytes + stderr.queue.waitingBytes >= 3 * OUTPUT_FRAME_BYTES;
-    if (full && !this.#ended.signal.aborted) return;
+    if (full && !this.#hasEnded) return;
     const waiters = this.#waiters;
     this.#waiters = [];
     for (const resolve of waiters) resolve();
@@ -166,7 +171,7 @@ export class OutputRecorder {
       frames.push(this.#frame('tail', stream.name, { offset: tailStart + start, bytes }));
     }
     return {
-      sha256: stream.hash.digest('hex'),
+      sha256: stream.hash?.digest('hex') ?? NO_OUTPUT_SHA256,
       bytes: stream.totalBytes,
       truncated: tailStart > headEnd,
     };
@@ -185,7 +190,7 @@ export class OutputRecorder {
 function newStream(name: StreamName): StreamState {
   return {
     name,
-    hash: createHash('sha256'),
+    hash: undefined,
     totalBytes: 0,
     queue: new StreamQueue({ headBytes: INLINE_HEAD_BYTES, frameBytes: OUTPUT_FRAME_BYTES }),
     ring: new TailRing(INLINE_TAIL_BYTES),

@@ -1,13 +1,12 @@
 /** Receipts: built of what the host saw, chained to the one before of the session, and signed. */
 import { hash, type KeyObject, sign } from 'node:crypto';
 import { type Envelope, preAuthenticationEncoding } from '../../shared/dsse.ts';
-import { toBase64, utf8 } from '../../shared/encoding.ts';
 import { newId } from '../../shared/ids.ts';
 import type { TerminalStatus } from '../../shared/lifecycle.ts';
 import { RECEIPT_PAYLOAD_TYPE, type Receipt } from '../../shared/receipt.ts';
 import type { StartedEntry } from '../journal/entries.ts';
 import type { ChainHead } from '../journal/state.ts';
-import type { StreamSummary } from './output-recorder.ts';
+import { NO_OUTPUT_SHA256, type StreamSummary } from './output-recorder.ts';
 
 export interface HostFacts {
   hostId: string;
@@ -82,7 +81,7 @@ export function issueReceipt(
     key_id: by.signer.keyId,
   };
   // Serialised once: these bytes are what is signed, sent, hashed into the chain and verified.
-  const payload = utf8(JSON.stringify(receipt));
+  const payload = Buffer.from(JSON.stringify(receipt), 'utf8');
   // Signed at once: a trip to another thread takes several times as long as the signature.
   const signature = sign(
     null,
@@ -91,13 +90,11 @@ export function issueReceipt(
   );
   const envelope: Envelope = {
     payloadType: RECEIPT_PAYLOAD_TYPE,
-    payload: toBase64(payload),
-    signatures: [{ keyid: by.signer.keyId, sig: toBase64(signature) }],
+    payload: payload.toString('base64'),
+    signatures: [{ keyid: by.signer.keyId, sig: signature.toString('base64') }],
   };
   return { envelope, seq: receipt.seq, sha256: hash('sha256', payload) };
 }
-
-const NO_OUTPUT_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
 
 /** Of a stream whose bytes are not known: never to be read as whole. */
 export const UNKNOWN_STREAM: StreamSummary = { sha256: NO_OUTPUT_SHA256, bytes: 0, truncated: true };

@@ -1,6 +1,7 @@
 /** The road of one execution on the host: start, output, end, receipt, journal, and only then the word that it ended. */
 import type { Envelope } from '../../shared/dsse.ts';
 import type { ExecutionOutcome } from '../../shared/execution.ts';
+import type { Relay } from '../../shared/grant.ts';
 import type { StartedEntry } from '../journal/entries.ts';
 import type { Journal } from '../journal/journal.ts';
 import type { ChainHead, StoredFrame } from '../journal/state.ts';
@@ -43,13 +44,9 @@ export async function runExecution(
   const beganMs = performance.now();
   const running = execute(call.sandbox, call.request, started, recorder.write);
   call.onRunning(running);
-  uplink.send({
-    type: 'started',
-    execution_id: executionId,
-    grant_jti: started.jti,
-    started_at: started.started_at,
-  });
+  const announcement = announce(uplink, started, relay);
   const outcome = await running.finished;
+  clearTimeout(announcement);
   const wallMs = performance.now() - beganMs;
   const recorded = recorder.finish();
   const frames = [...recorded.frames, ...resultParts(executionId, outcome)];
@@ -69,6 +66,17 @@ export async function runExecution(
     },
     onTelling: call.onTelling,
   });
+}
+
+/** The end says when it began, too: a call that is over before this is spared a frame, and the edge its work for it. */
+const ANNOUNCE_AFTER_MS = 10;
+
+function announce(uplink: Uplink, started: StartedEntry, relay: Relay): NodeJS.Timeout | undefined {
+  const { execution_id, jti: grant_jti, started_at } = started;
+  const tell = (): void => void uplink.send({ type: 'started', execution_id, grant_jti, started_at });
+  // A client reads along.
+  if (relay === 'full') tell();
+  return relay === 'full' ? undefined : setTimeout(tell, ANNOUNCE_AFTER_MS);
 }
 
 /** The end of an execution that was started before the agent died: its end was not seen, and nothing is guessed. */

@@ -135,14 +135,17 @@ export class ExecutionRunner {
       },
       onTelling: () => this.#free(current),
     });
-    log.info({
-      event: 'execution_finished',
-      session_id: started.session_id,
-      execution_id: started.execution_id,
-      tool: started.tool,
-      status: outcome.status,
-      duration_ms: outcome.duration_ms,
-      bytes: outcome.stdout_bytes + outcome.stderr_bytes,
+    // What was told goes out at the end of this turn: nobody waits for the line.
+    setImmediate(() => {
+      log.info({
+        event: 'execution_finished',
+        session_id: started.session_id,
+        execution_id: started.execution_id,
+        tool: started.tool,
+        status: outcome.status,
+        duration_ms: outcome.duration_ms,
+        bytes: outcome.stdout_bytes + outcome.stderr_bytes,
+      });
     });
   }
 

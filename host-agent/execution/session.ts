@@ -1,10 +1,11 @@
 /** The commands that the edge grants for one session on this host: checked, carried out once, or refused. */
 import { hash } from 'node:crypto';
 import { type Failure, failure, type Outcome } from '../../shared/errors.ts';
-import type { GrantClaims } from '../../shared/grant.ts';
+import type { GrantAct, GrantClaims } from '../../shared/grant.ts';
 import { HOST_ANSWER_GRACE_MS } from '../../shared/limits.ts';
 import type { ExecutionState } from '../journal/state.ts';
 import type { Sandbox } from '../sandbox/port.ts';
+import type { Transfers } from '../transfers/transfers.ts';
 import { checkBinding, checkSequence, type SessionBinding } from './grant-check.ts';
 import { GrantMemory } from './grant-memory.ts';
 import type { Lateness } from './lateness.ts';
@@ -18,6 +19,10 @@ export interface SessionDependencies extends RunnerDependencies {
   verifyGrant: (token: string) => Promise<Outcome<GrantClaims>>;
 }
 
+function isOfTransfer(act: GrantAct): boolean {
+  return act === 'file' || act === 'terminal' || act === 'process';
+}
+
 export class HostedSession {
   readonly #binding: SessionBinding;
   readonly #sandbox: Sandbox | null;
@@ -25,6 +30,7 @@ export class HostedSession {
   readonly #dependencies: SessionDependencies;
   readonly #runner: ExecutionRunner;
   readonly #memory = new GrantMemory();
+  readonly #transfers: Transfers | null;
   #highestSeq: number;
 
   /** Without a sandbox (after a restart of the host) the session only answers what it knows. */
@@ -33,7 +39,9 @@ export class HostedSession {
     sandbox: Sandbox | null,
     uplink: Uplink,
     dependencies: SessionDependencies,
+    transfers: Transfers | null = null,
   ) {
+    this.#transfers = transfers;
     this.#binding = binding;
     this.#sandbox = sandbox;
     this.#uplink = uplink;
@@ -68,6 +76,7 @@ export class HostedSession {
   async #carryOut(claims: GrantClaims, token: string, payload: Uint8Array): Promise<Failure | undefined> {
     const bound = checkBinding(claims, this.#binding, hash('sha256', payload));
     if (!bound.ok) return bound;
+    if (isOfTransfer(claims.act)) return this.#transfer(claims, payload);
     const repeated = this.#answerRepeated(claims, token);
     if (repeated !== 'new') return repeated;
     const sequence = checkSequence(claims, this.#highestSeq);
@@ -86,6 +95,12 @@ export class HostedSession {
     if (claims.act === 'interrupt') return this.#interrupt(claims);
     this.#destroy();
     return undefined;
+  }
+
+  /** Beside executions, so without a place in their order: its grant is used once, and its number says nothing. */
+  #transfer(claims: GrantClaims, payload: Uint8Array): Failure | undefined {
+    if (this.#transfers === null) return failure('sandbox_failed', 'the sandbox is gone');
+    return this.#transfers.begin(claims, payload);
   }
 
   /** What the edge no longer waits for is not begun: this host slept, or the link did. */

@@ -22,12 +22,15 @@ export interface ChannelExit {
 }
 
 export interface ChannelOptions {
+  readonly id: number;
   readonly pid: number;
   readonly send: (type: HostFrameType, payload?: Uint8Array) => void;
   readonly onOutput?: OutputSink | undefined;
   readonly onControl?: ((bytes: Uint8Array) => void) | undefined;
   /** Whether credit of the control stream is given by `consumeControl` only. */
   readonly manualControl?: boolean | undefined;
+  /** Credit of the standard streams, where it is not the usual one. */
+  readonly outputWindowBytes?: number | undefined;
 }
 
 const STALLED_READER_MS = 1_000;
@@ -47,6 +50,7 @@ function creditPayload(stream: number, bytes: number): Buffer {
 }
 
 export class Channel {
+  readonly id: number;
   readonly pid: number;
   readonly #options: ChannelOptions;
   readonly #stdin: InputWindow;
@@ -60,16 +64,17 @@ export class Channel {
   #releaseSent = false;
 
   constructor(options: ChannelOptions) {
+    this.id = options.id;
     this.pid = options.pid;
     this.#options = options;
     this.#sink = options.onOutput;
     this.#stdin = new InputWindow((bytes) => this.#send(HOST_FRAME.stdin, bytes));
     this.#controlIn = new InputWindow((bytes) => this.#send(HOST_FRAME.controlIn, bytes));
-    const window = (stream: number) =>
-      new OutputWindow((bytes) => this.#send(HOST_FRAME.credit, creditPayload(stream, bytes)));
+    const window = (stream: number, windowBytes?: number) =>
+      new OutputWindow((bytes) => this.#send(HOST_FRAME.credit, creditPayload(stream, bytes)), windowBytes);
     this.#windows = {
-      stdout: window(STREAM.stdout),
-      stderr: window(STREAM.stderr),
+      stdout: window(STREAM.stdout, options.outputWindowBytes),
+      stderr: window(STREAM.stderr, options.outputWindowBytes),
       control: window(STREAM.control),
     };
   }
@@ -195,6 +200,7 @@ export class Channel {
       case 'error':
       case 'ready':
       case 'pong':
+      case 'counted':
       case 'spawned':
       case 'spawn_failed':
         return false;

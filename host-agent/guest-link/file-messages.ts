@@ -13,12 +13,25 @@ export const FILE_REQUEST = {
   data: 7,
   commit: 8,
   abort: 9,
+  open: 10,
+  piece: 11,
+  replace: 12,
+  archive: 13,
+  extract: 14,
+  watch: 15,
 } as const;
 export const MAX_FILE_BODY_BYTES = 256 * 1024;
 export const MAX_LIST_ENTRIES = 1000;
 const NO_CURSOR = 0xffff_ffff;
-const ERROR_NOT_REGULAR = 10001;
-const STATUS_BYTES = 21;
+/** What the server says beyond the kernel's error numbers. */
+const OWN_ERRORS = new Map([
+  [10001, { errno: 'not_regular', message: 'not a regular file' }],
+  [10002, { errno: 'changed', message: 'the file was changed meanwhile' }],
+  [10003, { errno: 'outside', message: 'it leads out of the folder' }],
+  [10004, { errno: 'no_archive', message: 'not a tar archive, or one that ends too early' }],
+]);
+const MAX_FAILURE_NAME_BYTES = 4096;
+export const STATUS_BYTES = 33;
 
 export type GuestPath = string | Uint8Array;
 export type FileType = 'file' | 'directory' | 'symlink' | 'fifo' | 'socket' | 'device';
@@ -28,6 +41,8 @@ export interface FileStatus {
   readonly size: number;
   readonly mode: number;
   readonly mtimeMs: number;
+  /** Of inode, size and time of change: names the content. */
+  readonly version: string;
 }
 
 /** `link`: the path named a symbolic link; the rest then says what it leads to, or the link itself if that is nothing. */
@@ -42,7 +57,8 @@ export interface FileEntry extends FileStatus {
 
 export type FileReply =
   | { readonly kind: 'done'; readonly body: Buffer }
-  | { readonly kind: 'failed'; readonly failure: GuestFailure }
+  /** `name`: of the entry that failed, where the request was about many. */
+  | { readonly kind: 'failed'; readonly failure: GuestFailure; readonly name: Uint8Array }
   | { readonly kind: 'data'; readonly bytes: Buffer }
   | { readonly kind: 'stat'; readonly body: Buffer };
 
@@ -69,6 +85,15 @@ export function fileRequest(
   return succeed(lengthPrefixed(message));
 }
 
+/** A message that is no request of its own. */
+export function fileMessage(kind: number, body: Uint8Array = new Uint8Array(0)): Buffer {
+  const message = Buffer.allocUnsafe(5 + body.byteLength);
+  message.writeUInt32BE(1 + body.byteLength, 0);
+  message.writeUInt8(kind, 4);
+  message.set(body, 5);
+  return message;
+}
+
 export function u32(value: number): Buffer {
   const bytes = Buffer.alloc(4);
   bytes.writeUInt32BE(value, 0);
@@ -82,8 +107,8 @@ export function u64(value: number): Buffer {
 }
 
 function failureOf(code: number): GuestFailure {
-  if (code === ERROR_NOT_REGULAR)
-    return { reason: 'file', message: 'not a regular file', errno: 'not_regular' };
+  const own = OWN_ERRORS.get(code);
+  if (own !== undefined) return { reason: 'file', ...own };
   const errno = code > 0 && code < 134 ? getSystemErrorName(-code) : 'EIO';
   return { reason: 'file', message: errno, errno };
 }
@@ -94,7 +119,8 @@ export function parseFileReply(message: Buffer): FileReply | undefined {
     case 1:
       return { kind: 'done', body };
     case 2:
-      return body.length === 4 ? { kind: 'failed', failure: failureOf(body.readUInt32BE(0)) } : undefined;
+      if (body.length < 4 || body.length > 4 + MAX_FAILURE_NAME_BYTES) return undefined;
+      return { kind: 'failed', failure: failureOf(body.readUInt32BE(0)), name: body.subarray(4) };
     case 3:
       return { kind: 'data', bytes: body };
     case 4:
@@ -124,7 +150,18 @@ export function parseStatus(body: Buffer, at: number): FileStatus | undefined {
     mode: body.readUInt32BE(at + 1) & 0o7777,
     size: safeNumber(body.readBigUInt64BE(at + 5)),
     mtimeMs: safeNumber(body.readBigInt64BE(at + 13)),
+    version: versionOf(body, at),
   };
+}
+
+function versionOf(body: Buffer, at: number): string {
+  const size = body.readBigUInt64BE(at + 5).toString(36);
+  const changed = body
+    .subarray(at + 13, at + 25)
+    .toString('hex')
+    .replace(/^0+/, '');
+  const inode = body.readBigUInt64BE(at + 25).toString(36);
+  return `${inode}-${size}-${changed}`;
 }
 
 export function parseStat(body: Buffer): FileStat | undefined {

@@ -7,6 +7,7 @@ import {
   type FileList,
   type FileReply,
   type FileStat,
+  fileMessage,
   fileRequest,
   type GuestPath,
   MAX_FILE_BODY_BYTES,
@@ -40,7 +41,7 @@ export interface FileServerStart {
   readonly program?: string;
 }
 
-interface PathRequest {
+export interface PathRequest {
   readonly path: GuestPath;
   /** Where a relative path starts. */
   readonly cwd: GuestPath;
@@ -58,6 +59,17 @@ export interface WriteRequest extends PathRequest {
   readonly maxBytes: number;
 }
 
+/** What is said while one request is under way. */
+export interface FileConversation {
+  next(): Promise<GuestResult<FileReply>>;
+  /** Settles when the guest has given credit for it. */
+  send(kind: number, body?: Uint8Array): Promise<GuestResult<void>>;
+  /** Whether the server has said something that was not taken yet. */
+  readonly hasReply: boolean;
+  /** What it says is not the protocol, or nobody listens any more: the server is not used again. */
+  refuse(): GuestResult<never>;
+}
+
 async function accepted(request: ReadRequest, bytes: Uint8Array): Promise<boolean> {
   try {
     await request.onBytes(bytes);
@@ -70,14 +82,17 @@ async function accepted(request: ReadRequest, bytes: Uint8Array): Promise<boolea
 const malformed = () => fail('protocol', 'an answer that is not the protocol');
 
 export class FileServer {
+  readonly #link: GuestLink;
   readonly #channel: Channel;
   readonly #decoder = new LengthPrefixedDecoder(MAX_FILE_BODY_BYTES + 1);
   readonly #replies = new ReplyQueue();
   readonly #ready: Deferred<GuestResult<void>> = deferred();
   #waiting = 0;
+  #isBroken = false;
   #last: Promise<unknown> = Promise.resolve();
 
-  private constructor(channel: Channel) {
+  private constructor(link: GuestLink, channel: Channel) {
+    this.#link = link;
     this.#channel = channel;
     void channel.exited.then(() =>
       this.#broke({ reason: 'channel_ended', message: 'the file server ended' }),
@@ -98,7 +113,7 @@ export class FileServer {
       timeoutMs: options.readyTimeoutMs,
     });
     if (!channel.ok) return channel;
-    server = new FileServer(channel.value);
+    server = new FileServer(link, channel.value);
     for (const bytes of early) server.#receive(bytes);
     const ready = await within(server.#ready.promise, options.readyTimeoutMs, () =>
       fail('timeout', 'the file server did not become ready'),
@@ -149,6 +164,31 @@ export class FileServer {
     return this.#ask(FILE_REQUEST.stat, Buffer.alloc(0), [request.cwd, request.path], parseStat);
   }
 
+  /** A request of several messages; `talk` begins when the request was sent, and has the server for itself. */
+  converse<T>(
+    request: { kind: number; head: Uint8Array; paths: readonly GuestPath[] },
+    talk: (conversation: FileConversation) => Promise<GuestResult<T>>,
+  ): Promise<GuestResult<T>> {
+    return this.#inTurn(async () => {
+      const message = fileRequest(request.kind, request.head, request.paths);
+      if (!message.ok) return message;
+      void this.#channel.sendControl(message.value);
+      const replies = this.#replies;
+      return talk({
+        next: () => this.#next(),
+        send: (kind, body) => this.#channel.sendControl(fileMessage(kind, body)),
+        get hasReply() {
+          return replies.hasReply;
+        },
+        refuse: () => this.#refuse(),
+      });
+    });
+  }
+
+  get isBroken(): boolean {
+    return this.#isBroken;
+  }
+
   async dispose(): Promise<void> {
     await this.#channel.release(RELEASE_TIMEOUT_MS);
   }
@@ -157,12 +197,14 @@ export class FileServer {
   async #inTurn<T>(perform: () => Promise<GuestResult<T>>): Promise<GuestResult<T>> {
     if (this.#waiting >= MAX_WAITING_REQUESTS) return fail('limit', 'too many file requests wait');
     this.#waiting += 1;
+    const letSleep = this.#link.hold();
     const turn = this.#last.then(perform);
     this.#last = turn;
     try {
       return await turn;
     } finally {
       this.#waiting -= 1;
+      letSleep();
     }
   }
 
@@ -294,6 +336,7 @@ export class FileServer {
   }
 
   #broke(failure: GuestFailure): void {
+    this.#isBroken = true;
     this.#ready.resolve({ ok: false, failure });
     this.#replies.fail(failure);
     void this.#channel.release(RELEASE_TIMEOUT_MS);

@@ -25,6 +25,8 @@ export const HOST_FRAME = {
   unmute: 0x0b,
   credit: 0x0c,
   release: 0x0d,
+  census: 0x0e,
+  fork: 0x14,
 } as const;
 
 export type HostFrameType = (typeof HOST_FRAME)[keyof typeof HOST_FRAME];
@@ -35,6 +37,7 @@ export const STREAM = { stdin: 0, stdout: 1, stderr: 2, control: 3 } as const;
 export type GuestFrame =
   | { readonly type: 'ready'; readonly version: number; readonly pid: number }
   | { readonly type: 'pong'; readonly payload: Uint8Array }
+  | { readonly type: 'counted'; readonly others: number }
   | { readonly type: 'spawned'; readonly channel: number; readonly pid: number }
   | {
       readonly type: 'spawn_failed';
@@ -138,6 +141,8 @@ function parsePayload(type: number, channel: number, payload: Buffer): GuestFram
       return size === 0 ? { type: 'released', channel } : undefined;
     case 0x8d:
       return size === 0 ? { type: 'gone', channel } : undefined;
+    case 0x8e:
+      return size === 4 ? { type: 'counted', others: payload.readUInt32BE(0) } : undefined;
     default:
       return undefined;
   }
@@ -153,56 +158,60 @@ function detached(payload: Buffer): Buffer {
 
 /** Takes bytes in pieces of any size and gives whole frames; holds less than one frame between calls. */
 export class FrameDecoder {
-  #pending: Buffer[] = [];
-  #pendingBytes = 0;
+  readonly #head = Buffer.alloc(LENGTH_BYTES + HEAD_BYTES);
+  #headBytes = 0;
+  /** Where a payload is put together that came in pieces: each of its bytes is copied once. */
+  #room: Buffer | undefined;
+  #roomBytes = 0;
   #broken = false;
 
   /** The frames that are complete with these bytes. After a failure the decoder takes nothing more. */
   push(bytes: Uint8Array): GuestResult<GuestFrame[]> {
     if (this.#broken) return fail('malformed_frame', 'the stream was broken before');
-    this.#pending.push(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
-    this.#pendingBytes += bytes.byteLength;
+    const chunk = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     const frames: GuestFrame[] = [];
-    for (;;) {
-      const length = this.#frameLength();
-      if (length === undefined) return succeed(frames);
+    for (let at = 0; at < chunk.length; ) {
+      at += this.#takeHead(chunk, at);
+      const length = this.#headBytes < LENGTH_BYTES ? HEAD_BYTES : this.#head.readUInt32BE(0);
       if (length < HEAD_BYTES || length > MAX_FRAME_LENGTH)
         return this.#break(`frame length ${length}, expected ${HEAD_BYTES} to ${MAX_FRAME_LENGTH}`);
-      if (this.#pendingBytes < LENGTH_BYTES + length) return succeed(frames);
-      const whole = this.#take(LENGTH_BYTES + length);
-      const type = whole.readUInt8(LENGTH_BYTES);
-      const payload = whole.subarray(LENGTH_BYTES + HEAD_BYTES);
-      const frame = parsePayload(type, whole.readUInt32BE(LENGTH_BYTES + 1), detached(payload));
+      if (this.#headBytes < this.#head.length) break;
+      const piece = chunk.subarray(at, at + length - HEAD_BYTES - this.#roomBytes);
+      at += piece.length;
+      const payload = this.#takePayload(piece, length - HEAD_BYTES);
+      if (payload === undefined) break;
+      this.#headBytes = 0;
+      const type = this.#head.readUInt8(LENGTH_BYTES);
+      const frame = parsePayload(type, this.#head.readUInt32BE(LENGTH_BYTES + 1), payload);
       if (frame === undefined) return this.#break(`frame of type ${type} with a payload it cannot have`);
       frames.push(frame);
     }
+    return succeed(frames);
+  }
+
+  #takeHead(chunk: Buffer, at: number): number {
+    const taken = chunk.copy(this.#head, this.#headBytes, at);
+    this.#headBytes += taken;
+    return taken;
+  }
+
+  /** The payload once it is whole. */
+  #takePayload(piece: Buffer, bytes: number): Buffer | undefined {
+    if (piece.length === bytes) return detached(piece);
+    if (piece.length === 0) return undefined;
+    this.#room ??= Buffer.allocUnsafeSlow(bytes);
+    piece.copy(this.#room, this.#roomBytes);
+    this.#roomBytes += piece.length;
+    if (this.#roomBytes < bytes) return undefined;
+    const whole = this.#room;
+    this.#room = undefined;
+    this.#roomBytes = 0;
+    return whole;
   }
 
   #break(message: string): GuestResult<never> {
     this.#broken = true;
-    this.#pending = [];
-    this.#pendingBytes = 0;
+    this.#room = undefined;
     return fail('malformed_frame', message);
-  }
-
-  #frameLength(): number | undefined {
-    if (this.#pendingBytes < LENGTH_BYTES) return undefined;
-    const first = this.#pending[0];
-    if (first !== undefined && first.length >= LENGTH_BYTES) return first.readUInt32BE(0);
-    this.#pending = [Buffer.concat(this.#pending)];
-    return this.#pending[0]?.readUInt32BE(0);
-  }
-
-  #take(count: number): Buffer {
-    let first = this.#pending[0];
-    if (first === undefined || first.length < count) {
-      first = Buffer.concat(this.#pending);
-      this.#pending = [first];
-    }
-    const taken = first.subarray(0, count);
-    if (first.length === count) this.#pending.shift();
-    else this.#pending[0] = first.subarray(count);
-    this.#pendingBytes -= count;
-    return taken;
   }
 }

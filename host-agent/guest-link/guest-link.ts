@@ -9,10 +9,12 @@ import {
   FrameDecoder,
   type GuestFrame,
   HOST_FRAME,
+  type HostFrameType,
   MAX_PAYLOAD_BYTES,
   WIRE_VERSION,
 } from './frames.ts';
 import { OUTPUT_WINDOW_BYTES } from './output-window.ts';
+import { ALWAYS_AWAKE, type Wakefulness } from './wakefulness.ts';
 
 export interface GuestPipes {
   readonly stdin: Writable;
@@ -34,21 +36,33 @@ export interface SpawnOptions {
   readonly manualControl?: boolean;
   /** Standard input can be begun anew by `renewStdin` of the channel, also after its end. */
   readonly renewableStdin?: boolean;
+  /** The program will be forked from: it finds a socket for that where the control pair would be. */
+  readonly isTemplate?: boolean;
+  /** How much the guest may send of a standard stream before its bytes are consumed. */
+  readonly outputWindowBytes?: number;
   readonly timeoutMs?: number;
 }
 
-/** The supervisor's own bound. */
+export interface ForkOptions {
+  readonly template: Channel;
+  readonly onControl: (bytes: Uint8Array) => void;
+  readonly timeoutMs: number;
+}
+
+/** The supervisor's own bounds. */
 export const MAX_CHANNELS = 64;
 const MAX_UNSENT_BYTES = 16 * 1024 * 1024;
 const MAX_PINGS = 64;
+const MAX_COUNTS = 4;
 const DEFAULT_SPAWN_TIMEOUT_MS = 30_000;
 const FLAG_CONTROL = 1;
 const FLAG_MUTED = 2;
 const FLAG_INPUT_RENEWED = 4;
+const FLAG_TEMPLATE = 0x40;
 const NUL = Buffer.alloc(1);
 
 interface Starting {
-  readonly options: SpawnOptions;
+  readonly options: Pick<SpawnOptions, 'onOutput' | 'onControl' | 'manualControl' | 'outputWindowBytes'>;
   readonly result: Deferred<GuestResult<Channel>>;
 }
 
@@ -69,12 +83,14 @@ function encodeSpawn(options: SpawnOptions): GuestResult<Buffer> {
   const flags =
     (options.control === true ? FLAG_CONTROL : 0) |
     (options.muted === true ? FLAG_MUTED : 0) |
-    (options.renewableStdin === true ? FLAG_INPUT_RENEWED : 0);
+    (options.renewableStdin === true ? FLAG_INPUT_RENEWED : 0) |
+    (options.isTemplate === true ? FLAG_TEMPLATE : 0);
   const credit = u32(OUTPUT_WINDOW_BYTES);
+  const streamCredit = u32(options.outputWindowBytes ?? OUTPUT_WINDOW_BYTES);
   const payload = Buffer.concat([
     Buffer.from([flags]),
-    credit,
-    credit,
+    streamCredit,
+    streamCredit,
     credit,
     ...terminated(options.cwd),
     u32(options.argv.length),
@@ -95,13 +111,16 @@ export class GuestLink {
   readonly #pings = new Map<string, Deferred<GuestResult<void>>>();
   readonly #ready = deferred<GuestResult<{ version: number; pid: number }>>();
   readonly #closed = deferred<GuestFailure>();
+  readonly #wakefulness: Wakefulness;
+  #counts: Deferred<GuestResult<{ others: number }>>[] = [];
   #failure: GuestFailure | undefined;
   #nextChannel = 1;
   #nextPing = 1;
   #isGathering = false;
 
-  constructor(pipes: GuestPipes) {
+  constructor(pipes: GuestPipes, wakefulness: Wakefulness = ALWAYS_AWAKE) {
     this.#pipes = pipes;
+    this.#wakefulness = wakefulness;
     pipes.stdout.on('data', (bytes: Buffer) => this.#receive(bytes));
     const ended = () => this.#close({ reason: 'link_closed', message: 'the supervisor is gone' });
     pipes.stdout.on('end', ended);
@@ -134,16 +153,54 @@ export class GuestLink {
     return answer.ok ? succeed({ roundTripMs: performance.now() - sentAt }) : answer;
   }
 
+  /** Keeps the guest awake while it works on something of its own between two frames. */
+  hold(): () => void {
+    return this.#wakefulness.hold();
+  }
+
+  /**
+   * How many processes live in the sandbox that this link did not start: what programs left in the background.
+   * Asking wakes nobody: it is how to learn whether the guest may sleep.
+   */
+  async countOthers(timeoutMs: number): Promise<GuestResult<{ others: number }>> {
+    if (this.#failure !== undefined) return { ok: false, failure: this.#failure };
+    if (this.#counts.length >= MAX_COUNTS) return fail('limit', 'too many counts wait');
+    const counted = deferred<GuestResult<{ others: number }>>();
+    this.#counts.push(counted);
+    this.#write(HOST_FRAME.census, 0);
+    // Answers come in order, so one that is late still takes its place in the line.
+    return within(counted.promise, timeoutMs, () => fail('timeout', 'no count in time'));
+  }
+
   spawn(options: SpawnOptions): Promise<GuestResult<Channel>> {
+    const payload = encodeSpawn(options);
+    return payload.ok
+      ? this.#start(HOST_FRAME.spawn, payload.value, options)
+      : Promise.resolve(this.#failure === undefined ? payload : { ok: false, failure: this.#failure });
+  }
+
+  /**
+   * Starts a program as a fork of one that was started with `isTemplate`, with a control pair and muted. It fails with
+   * the error EPIPE where the template is gone or does not listen.
+   */
+  fork(options: ForkOptions): Promise<GuestResult<Channel>> {
+    const credit = u32(OUTPUT_WINDOW_BYTES);
+    const parts = [Buffer.from([FLAG_MUTED]), credit, credit, credit, u32(options.template.id)];
+    return this.#start(HOST_FRAME.fork, Buffer.concat(parts), options);
+  }
+
+  #start(
+    type: HostFrameType,
+    payload: Uint8Array,
+    options: Starting['options'] & { readonly timeoutMs?: number },
+  ): Promise<GuestResult<Channel>> {
     if (this.#failure !== undefined) return Promise.resolve({ ok: false, failure: this.#failure });
     if (this.#channels.size + this.#starting.size >= MAX_CHANNELS)
       return Promise.resolve(fail('limit', `${MAX_CHANNELS} programs run already`));
-    const payload = encodeSpawn(options);
-    if (!payload.ok) return Promise.resolve(payload);
     const id = this.#nextChannel++;
     const result = deferred<GuestResult<Channel>>();
     this.#starting.set(id, { options, result });
-    this.#send(HOST_FRAME.spawn, id, payload.value);
+    this.#send(type, id, payload);
     return within(result.promise, options.timeoutMs ?? DEFAULT_SPAWN_TIMEOUT_MS, () => {
       const late = fail('timeout', 'the program did not start in time');
       result.resolve(late);
@@ -156,8 +213,13 @@ export class GuestLink {
     this.#close({ reason: 'link_closed', message: 'the link was closed' });
   }
 
-  #send(type: Parameters<typeof encodeFrame>[0], channel: number, payload?: Uint8Array): void {
+  #send(type: HostFrameType, channel: number, payload?: Uint8Array): void {
     if (this.#failure !== undefined) return;
+    this.#wakefulness.touch();
+    this.#write(type, channel, payload);
+  }
+
+  #write(type: HostFrameType, channel: number, payload?: Uint8Array): void {
     this.#gather();
     this.#pipes.stdin.write(encodeFrame(type, channel, payload));
     if (this.#pipes.stdin.writableLength > MAX_UNSENT_BYTES)
@@ -195,6 +257,11 @@ export class GuestLink {
       case 'pong':
         this.#pings.get(Buffer.from(frame.payload).toString('hex'))?.resolve(succeed(undefined));
         return true;
+      case 'counted': {
+        const counted = this.#counts.shift();
+        counted?.resolve(succeed({ others: frame.others }));
+        return counted !== undefined;
+      }
       case 'spawned':
         return this.#startedOrLate(frame.channel, frame.pid);
       case 'spawn_failed':
@@ -218,13 +285,15 @@ export class GuestLink {
     const starting = this.#starting.get(id);
     if (starting === undefined) return false;
     this.#starting.delete(id);
-    const { onOutput, onControl, manualControl } = starting.options;
+    const { onOutput, onControl, manualControl, outputWindowBytes } = starting.options;
     const channel = new Channel({
+      id,
       pid,
       send: (type, payload) => this.#send(type, id, payload),
       onOutput,
       onControl,
       manualControl,
+      outputWindowBytes,
     });
     this.#channels.set(id, channel);
     if (starting.result.settled) void channel.release(DEFAULT_SPAWN_TIMEOUT_MS);
@@ -250,9 +319,11 @@ export class GuestLink {
     const failed = { ok: false, failure } as const;
     this.#ready.resolve(failed);
     for (const pong of this.#pings.values()) pong.resolve(failed);
+    for (const counted of this.#counts) counted.resolve(failed);
     for (const starting of this.#starting.values()) starting.result.resolve(failed);
     for (const channel of this.#channels.values()) channel.fail(failure);
     this.#pings.clear();
+    this.#counts = [];
     this.#starting.clear();
     this.#channels.clear();
     this.#closed.resolve(failure);

@@ -2,7 +2,7 @@
 import type { GuestFailure } from './failure.ts';
 
 const LENGTH_BYTES = 4;
-const FIRST_ROOM_BYTES = 64 * 1024;
+const FIRST_ROOM_BYTES = 256 * 1024;
 
 export function lengthPrefixed(body: Uint8Array): Buffer {
   const message = Buffer.allocUnsafe(LENGTH_BYTES + body.byteLength);

@@ -2,15 +2,17 @@
 
 /** Credit of each stream. The guest blocks once this much was sent and not consumed. */
 export const OUTPUT_WINDOW_BYTES = 1024 * 1024;
-const GRANT_STEP_BYTES = OUTPUT_WINDOW_BYTES / 4;
 
 export class OutputWindow {
   readonly #grant: (bytes: number) => void;
-  #credit = OUTPUT_WINDOW_BYTES;
+  readonly #stepBytes: number;
+  #credit: number;
   #consumed = 0;
 
-  constructor(grant: (bytes: number) => void) {
+  constructor(grant: (bytes: number) => void, windowBytes: number = OUTPUT_WINDOW_BYTES) {
     this.#grant = grant;
+    this.#credit = windowBytes;
+    this.#stepBytes = windowBytes / 4;
   }
 
   /** False when the guest sends more than it was allowed. */
@@ -22,7 +24,7 @@ export class OutputWindow {
   /** Small amounts are saved up: a frame a line would cost more than the line. */
   consume(bytes: number): void {
     this.#consumed += bytes;
-    if (this.#consumed < GRANT_STEP_BYTES) return;
+    if (this.#consumed < this.#stepBytes) return;
     this.#credit += this.#consumed;
     this.#grant(this.#consumed);
     this.#consumed = 0;

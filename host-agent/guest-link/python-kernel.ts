@@ -10,9 +10,11 @@ export interface PythonStart extends KernelPlace {
   readonly interpreter?: string;
   /** Where the kernel's script lies in the sandbox. */
   readonly script?: string;
+  /** Modules that it loads before it is ready, where there are such. */
+  readonly imports?: readonly string[];
 }
 
 export function startPythonKernel(link: GuestLink, options: PythonStart): Promise<GuestResult<Kernel>> {
-  const { interpreter = 'python3', script = SCRIPT, ...place } = options;
-  return Kernel.start(link, { ...place, argv: [interpreter, script] });
+  const { interpreter = 'python3', script = SCRIPT, imports = [], ...place } = options;
+  return Kernel.start(link, { ...place, argv: [interpreter, script, ...imports] });
 }

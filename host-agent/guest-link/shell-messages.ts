@@ -23,6 +23,19 @@ export function shellState(cwd: string, environment: readonly string[]): ShellSt
   return { cwd: Buffer.from(cwd), environment: Buffer.from(environment.map((text) => `${text}\0`).join('')) };
 }
 
+/** Those of the variables that choose the locale. */
+export function localeVariables({ environment }: ShellState): Uint8Array[] {
+  const variables: Uint8Array[] = [];
+  for (let at = 0; at < environment.byteLength; ) {
+    const end = environment.indexOf(NUL, at);
+    if (end < 0) break;
+    const variable = environment.subarray(at, end);
+    if (/^(LANG|LC_[A-Z]+)=/.test(Buffer.from(variable).toString('latin1'))) variables.push(variable);
+    at = end + 1;
+  }
+  return variables;
+}
+
 export function encodeShellRequest(state: ShellState, home: string, command: string): GuestResult<Buffer> {
   const strings = [state.cwd, Buffer.from(home), Buffer.from(command)];
   if (strings.some((text) => text.includes(NUL))) return fail('limit', 'a NUL byte in the command');

@@ -7,17 +7,16 @@ import { fail, type GuestResult, succeed } from './failure.ts';
 import type { GuestLink } from './guest-link.ts';
 import {
   encodeShellRequest,
+  localeVariables,
   parseShellState,
   ShellMessages,
   type ShellState,
   saysStarted,
 } from './shell-messages.ts';
+import { ShellTemplate, type TemplateOptions } from './shell-template.ts';
 
 export { type ShellState, shellState } from './shell-messages.ts';
 
-const PRELOAD_PATH = '/sandgate/shell-spare.so';
-/** Where bash itself is found: not on the session's PATH, which a command may have set to anything. */
-const PROGRAM_PATH = 'PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 const MAX_BACKGROUND_CALLS = 16;
 const CONFIRM_TIMEOUT_MS = 10_000;
 const START_TIMEOUT_MS = 30_000;
@@ -43,16 +42,10 @@ export interface ShellCall {
   stop(graceMs: number): Promise<void>;
 }
 
-export interface ShellOptions {
+export interface ShellOptions extends Omit<TemplateOptions, 'locale'> {
   readonly state: ShellState;
   /** Where a call starts when the session's folder is gone. */
   readonly home: string;
-  /** Shells kept waiting, by default 1. */
-  readonly spares?: number;
-  /** The interpreter, by default `bash` of the path. */
-  readonly bash?: string;
-  /** Where the preloaded library lies in the sandbox. */
-  readonly preload?: string;
 }
 
 export interface ShellCommand {
@@ -67,29 +60,30 @@ interface Spare {
   readonly messages: ShellMessages;
 }
 
-export class ShellSpares {
-  readonly #link: GuestLink;
+export class SessionShell {
+  readonly #template: ShellTemplate;
   readonly #options: ShellOptions;
-  readonly #spares: Spare[] = [];
   readonly #running = new Set<Channel>();
   readonly #background: Channel[] = [];
-  #filling: Promise<GuestResult<void>> | undefined;
+  #spare: Promise<GuestResult<Spare>> | undefined;
   #disposed = false;
   /** What the next call starts with. */
   state: ShellState;
 
   constructor(link: GuestLink, options: ShellOptions) {
-    this.#link = link;
+    this.#template = new ShellTemplate(link, { ...options, locale: localeVariables(options.state) });
     this.#options = options;
     this.state = options.state;
   }
 
-  /** Starts the spares that are missing. */
-  fill(): Promise<GuestResult<void>> {
-    this.#filling ??= this.#fill().finally(() => {
-      this.#filling = undefined;
-    });
-    return this.#filling;
+  /** Makes the shell of the next call, unless it waits already. */
+  async warm(): Promise<GuestResult<void>> {
+    this.#spare ??= this.#startSpare();
+    const waiting = this.#spare;
+    const spare = await waiting;
+    if (spare.ok) return succeed(undefined);
+    if (this.#spare === waiting) this.#spare = undefined;
+    return spare;
   }
 
   /** Resolves when the command has begun; a spare that died before is replaced, for nothing ran in it. */
@@ -106,13 +100,16 @@ export class ShellSpares {
     return begun;
   }
 
-  /** Kills the spares, the calls that run, and what earlier ones left in the background. */
+  /** Kills what waits, the calls that run, and what earlier ones left in the background. */
   async dispose(): Promise<void> {
     this.#disposed = true;
-    await this.#filling;
-    const spares = this.#spares.splice(0).map((spare) => spare.channel);
-    const channels = [...spares, ...this.#running, ...this.#background.splice(0)];
-    await Promise.all(channels.map((channel) => channel.release(CONFIRM_TIMEOUT_MS)));
+    const spare = await this.#spare;
+    const channels = [...this.#running, ...this.#background.splice(0)];
+    if (spare?.ok === true) channels.push(spare.value.channel);
+    await Promise.all([
+      this.#template.dispose(),
+      ...channels.map((channel) => channel.release(CONFIRM_TIMEOUT_MS)),
+    ]);
   }
 
   async #begin(
@@ -129,12 +126,14 @@ export class ShellSpares {
         saved = parseShellState(body, before) ?? saved;
     };
     this.#running.add(channel);
-    void channel.exited.then(() => this.#running.delete(channel));
     channel.setOutput(call.onOutput);
     channel.unmute();
     if (call.stdin !== 'open') channel.closeStdin();
     void channel.sendControl(request);
-    void channel.exited.then(() => started.resolve(fail('channel_ended', 'the shell ended')));
+    void channel.exited.then(() => {
+      this.#running.delete(channel);
+      started.resolve(fail('channel_ended', 'the shell ended'));
+    });
     const begun = await within(started.promise, START_TIMEOUT_MS, () =>
       fail('timeout', 'the command did not begin in time'),
     );
@@ -152,43 +151,26 @@ export class ShellSpares {
     });
   }
 
-  async #fill(): Promise<GuestResult<void>> {
-    const wanted = this.#options.spares ?? 1;
-    while (this.#spares.length < wanted && !this.#disposed) {
-      const spare = await this.#startSpare();
-      if (!spare.ok) return spare;
-      this.#spares.push(spare.value);
-    }
-    return succeed(undefined);
-  }
-
   async #takeSpare(): Promise<GuestResult<Spare>> {
     if (this.#disposed) return fail('channel_ended', 'the shell was disposed of');
-    /* One that is on its way is sooner ready than another one. */
-    if (this.#spares.length === 0) await this.#filling;
-    for (let spare = this.#spares.shift(); spare !== undefined; spare = this.#spares.shift()) {
-      if (!spare.channel.hasExited) return succeed(spare);
-      void spare.channel.release(CONFIRM_TIMEOUT_MS);
-    }
+    const waiting = this.#spare;
+    this.#spare = undefined;
+    const spare = await waiting;
+    if (spare?.ok !== true) return this.#startSpare();
+    if (!spare.value.channel.hasExited) return spare;
+    void spare.value.channel.release(CONFIRM_TIMEOUT_MS);
     return this.#startSpare();
   }
 
   async #startSpare(): Promise<GuestResult<Spare>> {
     const messages = new ShellMessages();
-    const channel = await this.#link.spawn({
-      argv: [this.#options.bash ?? 'bash', '-c', ':'],
-      cwd: '/',
-      environment: [`LD_PRELOAD=${this.#options.preload ?? PRELOAD_PATH}`, PROGRAM_PATH],
-      control: true,
-      muted: true,
-      onControl: (bytes) => messages.push(bytes),
-    });
+    const channel = await this.#template.start((bytes) => messages.push(bytes));
     return channel.ok ? succeed({ channel: channel.value, messages }) : channel;
   }
 
   async #outcome(channel: Channel, saved: () => ShellState | undefined): Promise<GuestResult<ShellOutcome>> {
     const exit = await channel.exited;
-    void this.fill();
+    if (!this.#disposed) void this.warm();
     if (!exit.ok) return exit;
     const state = saved();
     if (state !== undefined) this.state = state;

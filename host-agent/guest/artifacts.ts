@@ -13,9 +13,11 @@ export interface GuestArtifact {
 export const GUEST_ARTIFACTS: readonly GuestArtifact[] = [
   { source: 'supervisor.c', target: 'supervisor', compile: ['-static', ...STRICT] },
   { source: 'files.c', target: 'files', compile: ['-static', ...STRICT] },
+  { source: 'egress.c', target: 'egress', compile: ['-static', ...STRICT] },
+  { source: 'terminal.c', target: 'terminal', compile: ['-static', ...STRICT] },
   {
-    source: 'shell-spare.c',
-    target: 'shell-spare.so',
+    source: 'shell.c',
+    target: 'shell.so',
     compile: ['-shared', '-fPIC', '-nostdlib', ...STRICT],
   },
   ...[

@@ -9,7 +9,6 @@
 #include "process_tree.h"
 #include "wire.h"
 
-#define MAX_CHANNELS 64
 #define INPUT_QUEUE_BYTES (64 * 1024) /* the host's first credit for each input stream */
 #define CREDIT_STEP_BYTES (16 * 1024)
 #define SMALL_READ_BYTES 4096
@@ -26,6 +25,7 @@ enum kill_kind { KILL_NONE, KILL_NEWER, KILL_ALL };
 #define SPAWN_WITH_CONTROL 1
 #define SPAWN_MUTED 2
 #define SPAWN_INPUT_RENEWED 4 /* with each unmute standard input begins anew, also after its end */
+#define SPAWN_TEMPLATE 0x40   /* the program will be forked from: it gets a socket for that as its control pair */
 
 struct inlet {
   int fd;
@@ -54,6 +54,9 @@ struct channel {
   struct inlet in[2];    /* stdin, control */
   struct outlet out[3];  /* stdout, stderr, control */
   int input_reader;      /* the program's end of its standard input, kept where the input is renewed */
+  bool is_template;
+  int template_fd; /* requests to fork go here */
+  int life_fd;     /* of a fork: ends with its keeper */
   struct keeper_event exit;
   struct mark mark;
 };
@@ -95,6 +98,8 @@ static void close_channel(struct channel *channel, enum channel_state state) {
   for (int i = 0; i < 2; i++) close_fd(&channel->in[i].fd);
   for (int i = 0; i < 3; i++) close_fd(&channel->out[i].fd);
   close_fd(&channel->input_reader);
+  close_fd(&channel->template_fd);
+  close_fd(&channel->life_fd);
   channel->state = state;
   channel->generation++;
 }

@@ -27,10 +27,29 @@ static int identify(const char *path, struct folder_identity *identity) {
 
 static bool is_dot_name(const char *name) { return strcmp(name, ".") == 0 || strcmp(name, "..") == 0; }
 
+/*
+ * Opens a folder by its last name, and never what a link leads to: gVisor follows one in spite of O_NOFOLLOW where
+ * O_DIRECTORY is asked for too, so it is seen whether the name is that of what was opened.
+ */
+static int open_folder_at(int above, const char *name, int *fd) {
+  struct stat named, opened;
+  *fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (*fd < 0) return errno == ELOOP ? ENOTDIR : errno;
+  int error = fstatat(above, name, &named, AT_SYMLINK_NOFOLLOW) < 0 || fstat(*fd, &opened) < 0 ? errno : 0;
+  if (error == 0 && (!S_ISDIR(named.st_mode) || named.st_dev != opened.st_dev || named.st_ino != opened.st_ino))
+    error = ENOTDIR;
+  if (error != 0) {
+    close(*fd);
+    *fd = -1;
+  }
+  return error;
+}
+
 static int enter_without_link(const char *name) {
-  int fd = open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return errno;
-  int error = fchdir(fd) < 0 ? errno : 0;
+  int fd;
+  int error = open_folder_at(AT_FDCWD, name, &fd);
+  if (error != 0) return error;
+  error = fchdir(fd) < 0 ? errno : 0;
   close(fd);
   return error;
 }

@@ -11,7 +11,11 @@
 #define CONTROL_IN_FD 198
 #define CONTROL_OUT_FD 199
 #define MAX_BODY_BYTES (256 * 1024)
-#define ERROR_NOT_REGULAR 10001 /* beyond every errno: a FIFO, a device or a socket */
+/* Beyond every errno. */
+#define ERROR_NOT_REGULAR 10001 /* a FIFO, a device or a socket */
+#define ERROR_CHANGED 10002     /* the file is no longer the one that the host was told of */
+#define ERROR_OUTSIDE 10003     /* a name in an archive that leads out of its folder */
+#define ERROR_NO_ARCHIVE 10004  /* not a tar archive, or one that ends too early */
 
 enum request_kind {
   REQUEST_READ = 1,
@@ -23,6 +27,12 @@ enum request_kind {
   REQUEST_DATA = 7,   /* bytes of the write that was begun */
   REQUEST_COMMIT = 8, /* all of them came */
   REQUEST_ABORT = 9,
+  REQUEST_OPEN = 10,    /* for reading; then a piece, or abort */
+  REQUEST_PIECE = 11,   /* of what is open */
+  REQUEST_REPLACE = 12, /* a write that says what is there before the data comes */
+  REQUEST_ARCHIVE = 13,
+  REQUEST_EXTRACT = 14,
+  REQUEST_WATCH = 15,
 };
 
 enum reply_kind { REPLY_DONE = 1, REPLY_FAILED = 2, REPLY_DATA = 3, REPLY_STAT = 4 };
@@ -87,6 +97,17 @@ static void reply(uint8_t kind, size_t body_bytes) {
 static void reply_failed(int error) {
   put_u32(REPLY_BODY, (uint32_t)error);
   reply(REPLY_FAILED, 4);
+}
+
+#define MAX_FAILURE_NAME 4096
+
+/* Names what failed, where the request was about many. */
+static void reply_failed_at(int error, const char *name) {
+  size_t length = strlen(name);
+  if (length > MAX_FAILURE_NAME) length = MAX_FAILURE_NAME;
+  put_u32(REPLY_BODY, (uint32_t)error);
+  memcpy(REPLY_BODY + 4, name, length);
+  reply(REPLY_FAILED, 4 + length);
 }
 
 #endif

@@ -69,6 +69,7 @@ static int follow_links(const char *path, char target[PATH_MAX]) {
 struct write {
   int fd;
   bool created, in_place;
+  struct stat before; /* what is replaced, unless `created` */
   char target[PATH_MAX];
   char temporary[PATH_MAX];
 };
@@ -100,8 +101,11 @@ static int open_temporary(struct write *write) {
   return EEXIST;
 }
 
-/* Readers see the old content or the new, never half of it; but a file with other names keeps them. */
-static int begin_write(const char *path, uint32_t mode, struct write *write) {
+/*
+ * Readers see the old content or the new, never half of it. Where `may_be_in_place`, a file with other names keeps them
+ * and a folder that takes no new names is no obstacle; but such a write is seen while it is made.
+ */
+static int begin_write(const char *path, uint32_t mode, bool may_be_in_place, struct write *write) {
   struct stat status;
   if (path[strlen(path) - 1] == '/') return EISDIR;
   int error = make_parents(path);
@@ -119,13 +123,14 @@ static int begin_write(const char *path, uint32_t mode, struct write *write) {
   } else if (access(write->target, W_OK) < 0) {
     return errno;
   }
-  if (status.st_nlink > 1) {
+  write->before = status;
+  if (status.st_nlink > 1 && may_be_in_place) {
     error = open_in_place(write);
   } else {
     write->in_place = false;
     error = open_temporary(write);
     bool folder_closed = error == EACCES || error == EPERM || error == EROFS;
-    if (folder_closed && !write->created) error = open_in_place(write);
+    if (folder_closed && !write->created && may_be_in_place) error = open_in_place(write);
   }
   if (error == 0 && (mode != DEFAULT_MODE || !write->in_place))
     if (fchmod(write->fd, mode == DEFAULT_MODE ? status.st_mode & 07777 : mode & 0777) < 0) error = errno;
@@ -143,10 +148,28 @@ static int write_fully(int fd, const uint8_t *bytes, size_t length) {
   return 0;
 }
 
-static int end_write(struct write *write, int error) {
+static bool is_same_file(const struct stat *a, const struct stat *b) {
+  return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+         a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* Puts the new content in place. Where `guarded`, only over what was there when the write began, be it nothing. */
+static int put_in_place(struct write *write, bool guarded) {
+  struct stat now;
+  if (guarded && write->created) {
+    /* A link, unlike a rename, fails where there is something. */
+    if (link(write->temporary, write->target) < 0) return errno == EEXIST ? ERROR_CHANGED : errno;
+    unlink(write->temporary);
+    return 0;
+  }
+  if (guarded && (lstat(write->target, &now) < 0 || !is_same_file(&now, &write->before))) return ERROR_CHANGED;
+  return rename(write->temporary, write->target) < 0 ? errno : 0;
+}
+
+static int end_write(struct write *write, int error, bool guarded) {
   if (close(write->fd) < 0 && error == 0) error = errno;
   if (write->in_place) return error;
-  if (error == 0 && rename(write->temporary, write->target) < 0) error = errno;
+  if (error == 0) error = put_in_place(write, guarded);
   if (error != 0) unlink(write->temporary);
   return error;
 }

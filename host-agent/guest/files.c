@@ -1,6 +1,7 @@
 /*
- * The file server of a sandbox: reads, writes, lists, deletes and moves files for the host. It runs as the programs'
- * user inside the sandbox, so the sandbox's own kernel resolves every path and the host's files are out of reach.
+ * The file server of a sandbox: reads, writes, lists, deletes, moves, archives and watches files for the host. It runs
+ * as the programs' user inside the sandbox, so the sandbox's own kernel resolves every path and the host's files are
+ * out of reach.
  */
 #include <limits.h>
 #include <signal.h>
@@ -9,51 +10,13 @@
 #include <time.h>
 
 #include "file_delete.h"
+#include "file_request.h"
+#include "file_streams.h"
 #include "file_wire.h"
 #include "file_write.h"
 
 #define MAX_LIST_ENTRIES 1000
 #define NO_CURSOR UINT32_MAX
-#define CHUNK_BYTES (128 * 1024) /* of one answer: the host gives credit for 256 KiB, and one must fit in it whole */
-
-enum file_type { TYPE_FILE = 1, TYPE_FOLDER, TYPE_LINK, TYPE_FIFO, TYPE_SOCKET, TYPE_DEVICE };
-
-static struct request request;
-
-static uint8_t type_of(mode_t mode) {
-  if (S_ISREG(mode)) return TYPE_FILE;
-  if (S_ISDIR(mode)) return TYPE_FOLDER;
-  if (S_ISLNK(mode)) return TYPE_LINK;
-  if (S_ISFIFO(mode)) return TYPE_FIFO;
-  if (S_ISSOCK(mode)) return TYPE_SOCKET;
-  return TYPE_DEVICE;
-}
-
-static uint8_t *put_status(uint8_t *to, const struct stat *status) {
-  *to++ = type_of(status->st_mode);
-  to = put_u32(to, status->st_mode & 07777);
-  to = put_u64(to, (uint64_t)status->st_size);
-  return put_u64(to, (uint64_t)((int64_t)status->st_mtim.tv_sec * 1000 + status->st_mtim.tv_nsec / 1000000));
-}
-
-/* Takes the strings at the end of a request; false when there are not exactly that many. */
-static bool take_strings(size_t from, int count, char **strings) {
-  uint8_t *at = request.body + from;
-  const uint8_t *end = request.body + request.length;
-  for (int i = 0; i < count; i++) {
-    uint8_t *terminator = at < end ? memchr(at, '\0', (size_t)(end - at)) : NULL;
-    if (terminator == NULL) return false;
-    strings[i] = (char *)at;
-    at = terminator + 1;
-  }
-  return at == end;
-}
-
-/* Relative paths start at the session's folder. */
-static int enter(const char *folder, const char *path) {
-  if (path[0] == '\0') return ENOENT;
-  return path[0] == '/' || chdir(folder) == 0 ? 0 : errno;
-}
 
 /* Body: u64 offset | u64 length | folder | path. Answers with the status, the data, and how much it was. */
 static void handle_read(void) {
@@ -67,25 +30,8 @@ static void handle_read(void) {
   if (error == 0) error = open_regular(strings[1], O_RDONLY, &status, &fd);
   if (error != 0) return reply_failed(error);
   put_status(REPLY_BODY, &status);
-  reply(REPLY_STAT, 21);
-  uint64_t total = 0;
-  ssize_t got = 1;
-  while (left > 0 && error == 0) {
-    got = pread(fd, REPLY_BODY, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES, (off_t)(offset + total));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) error = errno;
-    if (got <= 0) break;
-    reply(REPLY_DATA, (size_t)got);
-    total += (uint64_t)got;
-    left -= (uint64_t)got;
-  }
-  uint8_t probe;
-  bool at_end = got == 0 || (error == 0 && pread(fd, &probe, 1, (off_t)(offset + total)) == 0);
-  close(fd);
-  if (error != 0) return reply_failed(error);
-  put_u64(REPLY_BODY, total);
-  REPLY_BODY[8] = at_end ? 1 : 0;
-  reply(REPLY_DONE, 9);
+  reply(REPLY_STAT, STATUS_BYTES);
+  send_piece(fd, offset, left);
 }
 
 /*
@@ -101,7 +47,7 @@ static void handle_write(void) {
   bool open = false;
   if (error == 0) {
     write.fd = -1;
-    error = begin_write(strings[1], mode, &write);
+    error = begin_write(strings[1], mode, true, &write);
     open = write.fd >= 0;
   }
   bool answered = error != 0;
@@ -116,7 +62,7 @@ static void handle_write(void) {
     }
   }
   if (request.kind != REQUEST_COMMIT && error == 0) error = ECANCELED;
-  if (open) error = end_write(&write, error);
+  if (open) error = end_write(&write, error, false);
   if (answered) return;
   if (error != 0) return reply_failed(error);
   put_u64(REPLY_BODY, total);
@@ -140,7 +86,7 @@ static void handle_list(void) {
     struct stat status;
     size_t length = strlen(entry->d_name);
     if (is_dot_name(entry->d_name) || seen++ < cursor) continue;
-    if (count == limit || (size_t)(at - REPLY_BODY) + 23 + length > CHUNK_BYTES) {
+    if (count == limit || (size_t)(at - REPLY_BODY) + STATUS_BYTES + 2 + length > CHUNK_BYTES) {
       next = seen - 1;
       break;
     }
@@ -191,14 +137,14 @@ static int move_by_copy(const char *from, const char *to) {
   int error = open_regular(from, O_RDONLY, &status, &fd);
   if (error != 0) return error;
   write.fd = -1;
-  error = begin_write(to, status.st_mode & 0777, &write);
+  error = begin_write(to, status.st_mode & 0777, true, &write);
   for (ssize_t got = 1; error == 0 && got > 0;) {
     got = read(fd, REPLY_BODY, CHUNK_BYTES);
     if (got < 0) error = errno;
     if (got > 0) error = write_fully(write.fd, REPLY_BODY, (size_t)got);
   }
   close(fd);
-  if (write.fd >= 0) error = end_write(&write, error);
+  if (write.fd >= 0) error = end_write(&write, error, false);
   if (error == 0 && unlink(from) < 0) error = errno;
   return error;
 }
@@ -232,7 +178,7 @@ static void handle_stat(void) {
   if (link && stat(strings[1], &target) == 0) status = target;
   uint8_t *at = put_status(REPLY_BODY, &status);
   *at = link ? 1 : 0;
-  reply(REPLY_DONE, 22);
+  reply(REPLY_DONE, STATUS_BYTES + 1);
 }
 
 static void handle(void) {
@@ -249,6 +195,16 @@ static void handle(void) {
       return handle_move();
     case REQUEST_STAT:
       return handle_stat();
+    case REQUEST_OPEN:
+      return handle_open();
+    case REQUEST_REPLACE:
+      return handle_replace();
+    case REQUEST_ARCHIVE:
+      return handle_archive();
+    case REQUEST_EXTRACT:
+      return handle_extract();
+    case REQUEST_WATCH:
+      return handle_watch();
     default:
       return reply_failed(EINVAL);
   }

@@ -19,34 +19,15 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 
-#include "raw_syscall.h"
+#include "keeper_report.h"
 
-#define CONTROL_IN_FD 198 /* what a program that asked for a control pair finds open, besides 0, 1, 2 */
-#define CONTROL_OUT_FD 199
 #define KEEPER_FD_FLOOR 256 /* above every number a program is given */
 #define KEPT_FD 0
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define STACK_BYTES (32 * 1024)
 #define MAX_SPAWN_BYTES (256 * 1024)
 #define MAX_STRINGS 8192 /* arguments and variables together */
-
-enum keeper_event_kind { KEEPER_SPAWNED = 1, KEEPER_SPAWN_FAILED, KEEPER_EXIT };
-
-/* Each is one packet, so the events of all keepers share one socket. */
-struct keeper_event {
-  uint32_t slot;
-  uint32_t generation;
-  uint32_t kind;
-  int32_t pid;
-  int32_t error; /* errno of a failed spawn */
-  int32_t exit_code;
-  int32_t exit_signal;
-  uint32_t max_rss_kib;
-  uint64_t cpu_ms;
-};
 
 /* All a keeper needs, and its program until it executes: not used again before the keeper was reaped. */
 struct program {
@@ -63,10 +44,6 @@ struct program {
   uint8_t keeper_stack[STACK_BYTES] __attribute__((aligned(16)));
   uint8_t program_stack[STACK_BYTES] __attribute__((aligned(16)));
 };
-
-static _Noreturn void leave(int code) {
-  for (;;) raw_call4(SYS_exit_group, code, 0, 0, 0);
-}
 
 static const int program_fd_numbers[5] = {0, 1, 2, CONTROL_IN_FD, CONTROL_OUT_FD};
 
@@ -122,10 +99,6 @@ static int become_program(void *argument) {
   leave(127);
 }
 
-static void report(struct program *program) {
-  while (raw_call4(SYS_write, KEPT_FD, (long)&program->event, sizeof program->event, 0) == -EINTR) continue;
-}
-
 /* Returns once the program executed, or failed to: its errno arrives here by itself, in the shared memory. */
 static pid_t start_program(struct program *program) {
   /* First out of the way of the numbers the program is given; only then may dup3 overwrite those. */
@@ -153,11 +126,6 @@ static void keep_only(const struct program *program, int event_fd) {
   raw_call4(SYS_close, event_fd, 0, 0, 0);
 }
 
-static uint64_t cpu_ms_of(const struct rusage *usage) {
-  return (uint64_t)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * 1000 +
-         (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1000;
-}
-
 /* The keeper's whole life. */
 static int keep(void *argument) {
   struct program *program = argument;
@@ -173,22 +141,8 @@ static int keep(void *argument) {
   event->pid = (int32_t)pid;
   event->error = program->error;
   event->kind = failed ? KEEPER_SPAWN_FAILED : KEEPER_SPAWNED;
-  report(program);
-
-  for (;;) {
-    int status = 0;
-    struct rusage usage;
-    long ended = raw_call4(SYS_wait4, -1, (long)&status, 0, (long)&usage);
-    if (ended == -ECHILD) leave(0);
-    if (ended != pid || failed) continue;
-    event->kind = KEEPER_EXIT;
-    event->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-    event->exit_signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    event->cpu_ms = cpu_ms_of(&usage);
-    event->max_rss_kib = (uint32_t)usage.ru_maxrss;
-    report(program);
-    pid = -1; /* the number may come back as that of an orphan */
-  }
+  report(KEPT_FD, event);
+  keep_until_empty(KEPT_FD, event, failed ? 0 : pid);
 }
 
 static pid_t start_keeper(struct program *program) {

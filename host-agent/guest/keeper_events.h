@@ -13,12 +13,19 @@ static void begin_exit(struct channel *channel, struct keeper_event event) {
   for (int i = 0; i < 3; i++) channel->out[i].must_send = bytes_in_pipe(channel->out[i].fd);
   for (int i = 0; i < 2; i++) close_fd(&channel->in[i].fd);
   close_fd(&channel->input_reader);
+  close_fd(&channel->template_fd);
+}
+
+static void spawn_failed(struct channel *channel, int error, enum channel_state state) {
+  send_spawn_failed(channel->id, error);
+  close_channel(channel, state);
 }
 
 static void handle_keeper_event(struct keeper_event event) {
   if (event.slot >= MAX_CHANNELS) return;
   struct channel *channel = &channels[event.slot];
   if (channel->state <= CHANNEL_FAILED || channel->generation != event.generation) return;
+  if (event.keeper != 0) channel->keeper = event.keeper;
   if (event.kind == KEEPER_SPAWNED) {
     uint8_t payload[4];
     put_u32(payload, (uint32_t)event.pid);
@@ -26,8 +33,9 @@ static void handle_keeper_event(struct keeper_event event) {
     channel->state = CHANNEL_RUNNING;
     send_frame(FRAME_SPAWNED, channel->id, payload, sizeof payload);
   } else if (event.kind == KEEPER_SPAWN_FAILED) {
-    send_spawn_failed(channel->id, event.error);
-    close_channel(channel, CHANNEL_FAILED);
+    spawn_failed(channel, event.error, channel->life_fd >= 0 ? CHANNEL_FREE : CHANNEL_FAILED);
+  } else if (channel->state == CHANNEL_STARTING) {
+    spawn_failed(channel, EPIPE, CHANNEL_FREE); /* a fork that ended before its program began */
   } else {
     begin_exit(channel, event);
   }
@@ -46,11 +54,19 @@ static void keeper_ended(struct channel *channel) {
   /* Killed from inside, as by `kill -9 -1`: what it kept now belongs to the supervisor, and is ended. */
   job.orphans_wanted = true;
   if (channel->state == CHANNEL_STARTING) {
-    send_spawn_failed(channel->id, EAGAIN);
-    close_channel(channel, CHANNEL_FREE);
+    spawn_failed(channel, channel->life_fd >= 0 ? EPIPE : EAGAIN, CHANNEL_FREE);
   } else {
     begin_exit(channel, (struct keeper_event){.exit_signal = SIGKILL});
   }
+}
+
+/* Nobody holds the other end: the keeper of the fork ended, or its template did, with the request. */
+static void life_ended(struct channel *channel) {
+  uint32_t generation = channel->generation;
+  read_keeper_events();
+  if (channel->generation != generation || channel->life_fd < 0) return;
+  keeper_ended(channel);
+  close_fd(&channel->life_fd);
 }
 
 static void reap(void) {

@@ -59,14 +59,13 @@ static bool open_pair(int pair[2], bool control, bool input) {
   return shutdown(pair[input ? 1 : 0], input ? SHUT_RD : SHUT_WR) == 0;
 }
 
-static int open_pipes(struct channel *channel, struct program *program, bool control) {
-  for (int i = 0; i < 5; i++) program->fds[i] = -1;
-  for (int i = 0; i < (control ? 5 : 3); i++) {
+static int open_streams(struct channel *channel, int *fds, int count) {
+  for (int i = 0; i < count; i++) {
     bool input = i == 0 || i == 3;
     int pair[2];
     if (!open_pair(pair, i >= 3, input)) return errno;
     for (int end = 0; end < 2; end++) note_fd(pair[end]);
-    program->fds[i] = pair[input ? 0 : 1];
+    fds[i] = pair[input ? 0 : 1];
     int ours = pair[input ? 1 : 0];
     fcntl(ours, F_SETFL, O_NONBLOCK);
     if (input)
@@ -77,6 +76,26 @@ static int open_pipes(struct channel *channel, struct program *program, bool con
   return 0;
 }
 
+static int open_template_pair(struct channel *channel, struct program *program) {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) return errno;
+  for (int end = 0; end < 2; end++) note_fd(pair[end]);
+  fcntl(pair[0], F_SETFL, O_NONBLOCK);
+  channel->template_fd = pair[0];
+  program->fds[3] = pair[1];
+  program->fds[4] = fcntl(event_pair[1], F_DUPFD_CLOEXEC, 0);
+  note_fd(program->fds[4]);
+  return program->fds[4] < 0 ? errno : 0;
+}
+
+static int open_pipes(struct channel *channel, struct program *program, uint8_t flags) {
+  for (int i = 0; i < 5; i++) program->fds[i] = -1;
+  bool control = (flags & SPAWN_WITH_CONTROL) != 0;
+  channel->is_template = (flags & SPAWN_TEMPLATE) != 0;
+  int error = open_streams(channel, program->fds, control && !channel->is_template ? 5 : 3);
+  return error == 0 && channel->is_template ? open_template_pair(channel, program) : error;
+}
+
 static void reset_channel(struct channel *channel, uint32_t id, const uint8_t *header) {
   channel->id = id;
   channel->state = CHANNEL_STARTING;
@@ -85,7 +104,8 @@ static void reset_channel(struct channel *channel, uint32_t id, const uint8_t *h
   channel->gone_sent = channel->release_wanted = false;
   channel->kill_wanted = KILL_NONE;
   channel->mark.set = false;
-  channel->input_reader = -1;
+  channel->input_reader = channel->template_fd = channel->life_fd = -1;
+  channel->is_template = false;
   for (int i = 0; i < 2; i++) {
     struct inlet *in = &channel->in[i];
     in->fd = -1;
@@ -115,7 +135,7 @@ static void spawn(uint32_t id, const uint8_t *payload, size_t length) {
   if (find_channel(id) != NULL || !parse_spawn(program, payload, length)) return send_spawn_failed(id, EINVAL);
 
   reset_channel(channel, id, payload);
-  int error = open_pipes(channel, program, (payload[0] & SPAWN_WITH_CONTROL) != 0);
+  int error = open_pipes(channel, program, payload[0]);
   int ours[5];
   memcpy(ours, program->fds, sizeof ours); /* the keeper changes the numbers as soon as it runs */
   if (error == 0) {

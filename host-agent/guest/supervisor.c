@@ -7,11 +7,13 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include "census.h"
 #include "channel.h"
 #include "input.h"
 #include "keeper_events.h"
 #include "output.h"
 #include "spawn.h"
+#include "template.h"
 #include "tree_kill.h"
 
 /* ---- frames from the host ---- */
@@ -75,6 +77,8 @@ static void handle_frame(uint8_t type, uint32_t id, uint8_t *payload, size_t len
   if (type == FRAME_HELLO) return send_ready();
   if (type == FRAME_PING && length <= 64) return send_frame(FRAME_PONG, id, payload, length);
   if (type == FRAME_SPAWN) return spawn(id, payload, length);
+  if (type == FRAME_FORK) return fork_template(id, payload, length);
+  if (type == FRAME_CENSUS) return send_census();
   struct channel *channel = find_channel(id);
   /* One of an unknown channel has crossed the end of its channel on the way. */
   if (channel != NULL) handle_channel_frame(channel, type, payload, length);
@@ -98,8 +102,9 @@ static bool handle_incoming(void) {
 
 /* ---- the loop ---- */
 
-static struct pollfd polled[3 + MAX_CHANNELS * 5];
-static struct { uint8_t channel, stream; } polled_as[3 + MAX_CHANNELS * 5];
+#define LIFE 5 /* beside the numbers of the streams: 0, 1 in, 2 to 4 out */
+static struct pollfd polled[3 + MAX_CHANNELS * 6];
+static struct { uint8_t channel, stream; } polled_as[3 + MAX_CHANNELS * 6];
 static nfds_t polled_count;
 
 static void watch(int fd, short events, int channel, int stream) {
@@ -141,8 +146,10 @@ static void wait_for_events(const sigset_t *mask) {
   watch(STDIN_FILENO, can_answer ? POLLIN : 0, 0, 0);
   watch(STDOUT_FILENO, outgoing.head < outgoing.tail ? POLLOUT : 0, 0, 0);
   watch(event_pair[0], can_answer ? POLLIN : 0, 0, 0);
-  for (int i = 0; i < MAX_CHANNELS; i++)
+  for (int i = 0; i < MAX_CHANNELS; i++) {
     if (channels[i].state >= CHANNEL_RUNNING) watch_channel(i, &wake_at);
+    if (channels[i].life_fd >= 0 && channels[i].state != CHANNEL_FREE) watch(channels[i].life_fd, POLLIN, i, LIFE);
+  }
   struct timespec timeout = {0};
   if (wake_at > now_ns && wake_at != INT64_MAX) {
     timeout.tv_sec = (wake_at - now_ns) / 1000000000LL;
@@ -156,7 +163,9 @@ static void wait_for_events(const sigset_t *mask) {
 static void serve_polled(nfds_t index) {
   struct channel *channel = &channels[polled_as[index].channel];
   int stream = polled_as[index].stream;
-  if (polled[index].revents == 0 || channel->state < CHANNEL_RUNNING) return;
+  if (polled[index].revents == 0) return;
+  if (stream == LIFE && channel->life_fd == polled[index].fd) return life_ended(channel);
+  if (stream == LIFE || channel->state < CHANNEL_RUNNING) return;
   if (stream < 2) return pump_input(channel, stream);
   struct outlet *out = &channel->out[stream - 2];
   if (out->fd != polled[index].fd) return;

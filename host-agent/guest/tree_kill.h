@@ -31,27 +31,38 @@ static void signal_channel(const struct channel *channel, int number, int scope)
   }
 }
 
-static bool is_keeper(pid_t pid) {
+static const struct channel *kept_by(pid_t pid) {
   for (int i = 0; i < MAX_CHANNELS; i++)
-    if (channels[i].state != CHANNEL_FREE && channels[i].keeper == pid) return true;
-  return false;
+    if (channels[i].state != CHANNEL_FREE && channels[i].keeper > 0 && channels[i].keeper == pid) return &channels[i];
+  return NULL;
 }
 
-/* Of no channel: a child of the supervisor that is no keeper, or below one. */
-static bool is_orphan(const struct process *process) {
-  pid_t self = getpid();
+static bool is_keeper(pid_t pid) { return kept_by(pid) != NULL; }
+
+/* The channel of the nearest keeper above: the keepers of forks are themselves below that of the template. */
+static const struct channel *owner_of(const struct process *process) {
   for (uint32_t depth = 0; process != NULL && depth < MAX_PROCESSES; depth++) {
-    if (process->parent == self) return !is_keeper(process->pid);
+    const struct channel *owner = kept_by(process->parent);
+    if (owner != NULL) return owner;
+    if (process->parent <= 1) return NULL;
     process = find_process(process->parent);
   }
-  return false;
+  scan_torn = true;
+  return NULL;
+}
+
+/* Of no call: what a keeper that was killed had below it. */
+static bool is_orphan(const struct process *process) {
+  if (is_keeper(process->pid)) return false;
+  const struct channel *owner = owner_of(process);
+  return owner == NULL ? descends_from(process, getpid()) : owner->is_template && process->pid != owner->pid;
 }
 
 static bool is_victim(const struct process *process) {
   if (is_dead(process)) return false;
   if (job.orphans) return is_orphan(process);
-  struct channel *channel = job.channel;
-  if (channel->keeper <= 0 || !descends_from(process, channel->keeper)) return false;
+  const struct channel *channel = job.channel;
+  if (owner_of(process) != channel || (channel->is_template && process->pid != channel->pid)) return false;
   return channel->kill_wanted == KILL_ALL || !existed_at(&channel->mark, process);
 }
 
@@ -70,7 +81,8 @@ static void finish_job(bool complete) {
   }
   if (channel->kill_wanted == KILL_ALL) {
     /* With nothing left to keep it ends by itself, unless the guest stopped it. */
-    if (channel->keeper > 0) kill(channel->keeper, complete ? SIGCONT : SIGKILL);
+    bool ends_by_itself = complete && !channel->is_template; /* that one has the keepers of its forks below it */
+    if (channel->keeper > 0) kill(channel->keeper, ends_by_itself ? SIGCONT : SIGKILL);
   } else {
     uint8_t payload[5];
     put_u32(payload, job.stopped_count);
@@ -80,7 +92,21 @@ static void finish_job(bool complete) {
   channel->kill_wanted = KILL_NONE;
 }
 
+/* The keeper of a fork is known only when its program begins, and until then it would look like an orphan. */
+static bool fork_is_starting(void) {
+  for (int i = 0; i < MAX_CHANNELS; i++)
+    if (channels[i].state == CHANNEL_STARTING && channels[i].life_fd >= 0) return true;
+  return false;
+}
+
 static void step_job(void) {
+  if (job.orphans && fork_is_starting()) {
+    job.orphans = false;
+    job.orphans_wanted = true;
+    return;
+  }
+  /* The keeper ends last: without it there is nothing to look for. */
+  if (job.channel != NULL && job.channel->keeper <= 0) return finish_job(true);
   scan_processes();
   uint32_t victims = 0, running = 0;
   for (uint32_t i = 0; i < process_count; i++) {
@@ -118,7 +144,7 @@ static void start_job(struct channel *channel) {
 /* False when nothing waits to be killed. */
 static bool pick_job(void) {
   if (job_active()) return true;
-  if (job.orphans_wanted) {
+  if (job.orphans_wanted && !fork_is_starting()) {
     job.orphans_wanted = false;
     start_job(NULL);
     return true;

@@ -29,6 +29,8 @@ enum frame_type {
   FRAME_UNMUTE = 0x0b,
   FRAME_CREDIT = 0x0c,
   FRAME_RELEASE = 0x0d,
+  FRAME_CENSUS = 0x0e,
+  FRAME_FORK = 0x14,
 
   FRAME_READY = 0x81,
   FRAME_PONG = 0x82,
@@ -43,6 +45,7 @@ enum frame_type {
   FRAME_ERROR = 0x8b,
   FRAME_RELEASED = 0x8c,
   FRAME_GONE = 0x8d,
+  FRAME_COUNTED = 0x8e,
 };
 
 static inline uint32_t get_u32(const uint8_t *from) {

@@ -1,5 +1,5 @@
-/** The images this host has, found by digest or by name. The store is written by set-up only. */
-import { readdir, readFile, stat } from 'node:fs/promises';
+/** The images this host has, found by digest or by name. Set-up and import put them there whole, or not at all. */
+import { readdir, readFile, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import { ImageDigestSchema } from '../../shared/ids.ts';
@@ -9,6 +9,7 @@ import {
   type ImageFile,
   ImageFileSchema,
   imageDir,
+  LAST_USE_FILE,
   ROOTFS_DIR,
 } from './image-file.ts';
 
@@ -18,6 +19,10 @@ export type Image = {
   rootfsPath: string;
   createdAt: string;
   sizeBytes: number;
+  /** When a session last started on it; when it was made, if none ever did. */
+  lastUsedAt: string;
+  /** Variables that its sandboxes have beside those of every sandbox. */
+  environment: Readonly<Record<string, string>>;
 };
 
 export type ImageStore = {
@@ -27,6 +32,8 @@ export type ImageStore = {
   findByDigest: (digest: string) => Promise<Outcome<Image>>;
   /** The newest image of that name. */
   findByName: (name: string) => Promise<Outcome<Image>>;
+  /** A session starts on it. Never fails: a time that is not written down makes an image look unused, no more. */
+  markUsed: (image: Pick<Image, 'name' | 'digest'>) => Promise<void>;
 };
 
 export function openImageStore(storeDir: string): ImageStore {
@@ -46,16 +53,25 @@ export function openImageStore(storeDir: string): ImageStore {
       if (!ImageDigestSchema.safeParse(digest).success) {
         return failure('image_refused', 'an image is named by its digest, sha256:<64 hex digits>');
       }
-      const image = (await list()).find((candidate) => candidate.digest === digest);
-      return image === undefined
-        ? failure('image_refused', `no image ${digest} on this host`)
-        : success(image);
+      for (const name of await folderNames(storeDir, IMAGE_NAME_PATTERN)) {
+        const image = await readImage(storeDir, name, digest);
+        if (image !== undefined) return success(image);
+      }
+      return failure('image_refused', `no image ${digest} on this host`);
     },
     async findByName(name) {
       const image = (await list()).find((candidate) => candidate.name === name);
       return image === undefined
         ? failure('image_not_found', 'no image of that name on this host')
         : success(image);
+    },
+    async markUsed({ name, digest }) {
+      const path = join(imageDir(storeDir, name, digest), LAST_USE_FILE);
+      const now = new Date();
+      // An image that is being removed must not come back as a folder: nothing is made above the file.
+      await utimes(path, now, now)
+        .catch(() => writeFile(path, ''))
+        .catch(() => undefined);
     },
   };
 }
@@ -68,7 +84,16 @@ async function readImage(storeDir: string, name: string, digest: string): Promis
   const rootfsPath = join(dir, ROOTFS_DIR);
   const found = await stat(rootfsPath).catch(() => undefined);
   if (found?.isDirectory() !== true) return undefined;
-  return { name, digest, rootfsPath, createdAt: file.created_at, sizeBytes: file.size_bytes };
+  const used = await stat(join(dir, LAST_USE_FILE)).catch(() => undefined);
+  return {
+    name,
+    digest,
+    rootfsPath,
+    createdAt: file.created_at,
+    sizeBytes: file.size_bytes,
+    lastUsedAt: used?.mtime.toISOString() ?? file.created_at,
+    environment: file.imported?.environment ?? {},
+  };
 }
 
 async function readImageFile(path: string): Promise<ImageFile | undefined> {

@@ -13,6 +13,9 @@ interface PendingAppend {
 const LAZY_WRITE_DELAY_MS = 500;
 const MAX_LAZY_BYTES = 256 * 1024;
 
+/** Hears how long each group took to get onto the disk. */
+export type OnWrite = (durationMs: number, bytes: number) => void;
+
 export interface OpenedLog {
   log: AppendLog;
   records: JournalRecord[];
@@ -31,15 +34,17 @@ export class AppendLog {
   #lazyTimer: NodeJS.Timeout | undefined;
   #work: Promise<void> = Promise.resolve();
   #writeScheduled = false;
+  readonly #onWrite: OnWrite;
 
-  private constructor(path: string, file: FileHandle, end: number) {
+  private constructor(path: string, opened: { file: FileHandle; end: number; onWrite: OnWrite }) {
     this.#path = path;
-    this.#file = file;
-    this.#end = end;
+    this.#file = opened.file;
+    this.#end = opened.end;
+    this.#onWrite = opened.onWrite;
   }
 
   /** Reads what is there, cuts a torn tail off, and is ready to append. */
-  static async open(path: string): Promise<OpenedLog> {
+  static async open(path: string, onWrite: OnWrite = () => {}): Promise<OpenedLog> {
     const file = await open(path, 'a+', 0o600).then(async (created) => {
       await created.close();
       return open(path, constants.O_RDWR | constants.O_DSYNC);
@@ -56,7 +61,7 @@ export class AppendLog {
       await file.sync();
     }
     await syncDirectory(dirname(path));
-    return { log: new AppendLog(path, file, end), records, tornBytes: bytes.length - end };
+    return { log: new AppendLog(path, { file, end, onWrite }), records, tornBytes: bytes.length - end };
   }
 
   get sizeBytes(): number {
@@ -131,7 +136,9 @@ export class AppendLog {
     this.#lazyTimer = undefined;
     if (group.length + lazy.length === 0) return;
     const bytes = Buffer.concat([...lazy, ...group.map((append) => append.bytes)]);
+    const beganMs = performance.now();
     const written = await this.#write(bytes);
+    if (written) this.#onWrite(performance.now() - beganMs, bytes.length);
     for (const append of group) append.resolve(written);
   }
 

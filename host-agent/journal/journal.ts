@@ -5,7 +5,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
-import { AppendLog } from './append-log.ts';
+import { AppendLog, type OnWrite } from './append-log.ts';
 import { type JournalEntry, JournalEntrySchema, type StartedEntry } from './entries.ts';
 import { encodeRecord } from './record-format.ts';
 import {
@@ -23,6 +23,7 @@ const DEGRADED_RETRY_MS = 2_000;
 export interface JournalOptions {
   nowS?: () => number;
   onDegraded?: (degraded: boolean) => void;
+  onWrite?: OnWrite;
   retryMs?: number;
 }
 
@@ -55,7 +56,7 @@ export class Journal {
   /** Reads the journal of `directory`, cuts a torn tail off, and rewrites it without what is over. */
   static async open(directory: string, options: JournalOptions = {}): Promise<Journal> {
     await mkdir(directory, { recursive: true, mode: 0o700 });
-    const { log, records, tornBytes } = await AppendLog.open(join(directory, 'journal'));
+    const { log, records, tornBytes } = await AppendLog.open(join(directory, 'journal'), options.onWrite);
     const state = new JournalState();
     for (const { header, payload } of records) {
       const entry = JournalEntrySchema.safeParse(header);

@@ -20,6 +20,11 @@ export interface LogFields {
   duration_ms?: number;
   version?: number;
   bytes?: number;
+  host?: string;
+  port?: number;
+  rule?: string;
+  bytes_sent?: number;
+  bytes_received?: number;
   count?: number;
 }
 
@@ -42,6 +47,11 @@ const FIELDS = [
   'duration_ms',
   'version',
   'bytes',
+  'host',
+  'port',
+  'rule',
+  'bytes_sent',
+  'bytes_received',
   'count',
 ] as const satisfies readonly (keyof LogFields)[];
 

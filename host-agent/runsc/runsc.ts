@@ -1,7 +1,7 @@
 /** The only code that knows runsc's commands, flags and output: one method per subcommand. */
 import { setTimeout as wait } from 'node:timers/promises';
 import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
-import { killProcess, listProcesses } from '../process/process-table.ts';
+import { killProcess, type ListedProcess, listProcesses } from '../process/process-table.ts';
 import { type CompletedProcess, run } from '../process/run.ts';
 import { type SpawnedProcess, spawn } from '../process/spawn.ts';
 import { globalFlags, logFlags, PLATFORM, requireAllowed } from './flags.ts';
@@ -70,10 +70,22 @@ export class Runsc {
 
   /** Processes of this runsc that lost their agent: what `list` no longer shows may still be running. */
   async killProcesses(): Promise<number> {
-    const mark = `--root=${this.#rootDir}`;
-    const ours = (await listProcesses()).filter(({ argv }) => argv.includes(mark));
+    const ours = await this.#processes();
     for (const { pid } of ours) killProcess(pid);
     return ours.length;
+  }
+
+  /** Processes that belong to a sandbox: runsc, its sentry and gofer all name it last. */
+  async sandboxProcesses(): Promise<{ pid: number; sandboxId: string }[]> {
+    return (await this.#processes()).flatMap(({ pid, argv }) => {
+      const sandboxId = argv.at(-1) ?? '';
+      return ContainerId.test(sandboxId) ? [{ pid, sandboxId }] : [];
+    });
+  }
+
+  async #processes(): Promise<ListedProcess[]> {
+    const mark = `--root=${this.#rootDir}`;
+    return (await listProcesses()).filter(({ argv }) => argv.includes(mark));
   }
 
   #run(command: string[]): Promise<CompletedProcess> {

@@ -1,5 +1,5 @@
 /** Whether the host takes one more sandbox: its own caps, its capacity, and the memory and disk that are really free. */
-import { failure, type Outcome, success } from '../../shared/errors.ts';
+import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
 
 const MIB = 1024 * 1024;
@@ -24,22 +24,41 @@ export interface Admission {
 
 export function admit(admission: Admission): Outcome<null> {
   const { limits, caps } = admission;
-  const exceeded = LIMIT_NAMES.find((name) => limits[name] > caps[name]);
-  if (exceeded !== undefined) {
-    return failure('limits_exceeded', `${exceeded}: at most ${caps[exceeded]} here, not ${limits[exceeded]}`);
-  }
-  if (admission.sandboxes >= admission.capacity) {
-    return failure('host_full', `${admission.capacity} sandboxes live here already`);
-  }
-  const room = admission.availableMemoryBytes - admission.promisedMemoryBytes - MEMORY_RESERVE_BYTES;
-  if (limits.memory_bytes > room) {
-    return failure('host_full', 'the host has too little free memory for these limits');
-  }
-  // A write that finds the disk of the host full kills a sandbox: its storage is a mapped file.
-  if (limits.workspace_bytes + limits.tmp_bytes > admission.availableDiskBytes - DISK_RESERVE_BYTES) {
-    return failure('host_full', 'the host has too little free disk for these limits');
+  const exceeded = limitsExceeded(limits, caps);
+  if (exceeded !== undefined) return exceeded;
+  const room = roomOf(admission);
+  const lacking =
+    room.sandboxes < 1
+      ? 'sandboxes'
+      : room.memory_bytes < limits.memory_bytes
+        ? 'memory'
+        : // A write that finds the disk of the host full kills a sandbox: its storage is a mapped file.
+          room.disk_bytes < limits.workspace_bytes + limits.tmp_bytes
+          ? 'disk'
+          : undefined;
+  if (lacking !== undefined) {
+    return failure('host_full', `the host has too little room (${lacking}): ${JSON.stringify(room)} is free`);
   }
   return success(null);
+}
+
+/** What may yet be had; a sandbox has at most `cpus` of them, and shares them with the others. */
+function roomOf(admission: Admission): Record<'sandboxes' | 'cpus' | 'memory_bytes' | 'disk_bytes', number> {
+  const memoryBytes = admission.availableMemoryBytes - admission.promisedMemoryBytes - MEMORY_RESERVE_BYTES;
+  return {
+    sandboxes: Math.max(0, admission.capacity - admission.sandboxes),
+    cpus: admission.caps.cpus,
+    memory_bytes: Math.max(0, memoryBytes),
+    disk_bytes: Math.max(0, admission.availableDiskBytes - DISK_RESERVE_BYTES),
+  };
+}
+
+/** Undefined where the limits are within the caps. */
+export function limitsExceeded(limits: ResourceLimits, caps: ResourceLimits): Failure | undefined {
+  const exceeded = LIMIT_NAMES.find((name) => limits[name] > caps[name]);
+  return exceeded === undefined
+    ? undefined
+    : failure('limits_exceeded', `${exceeded}: at most ${caps[exceeded]} here, not ${limits[exceeded]}`);
 }
 
 /** MemAvailable of /proc/meminfo in bytes: what can be had without swapping. */

@@ -5,8 +5,10 @@ import { failure, type Outcome, success } from '../../shared/errors.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
 import type { Cgroups } from '../cgroup/cgroups.ts';
 import { openCgroups } from '../cgroup/open.ts';
+import type { EgressSettings } from '../egress/settings.ts';
 import { type ImageStore, openImageStore } from '../images/store.ts';
 import type { Log } from '../logging/log.ts';
+import type { PoolSettings } from '../pool/settings.ts';
 import { Runsc } from '../runsc/runsc.ts';
 import { Bundles } from './bundle.ts';
 import type { SandboxRuntimeFacts } from './port.ts';
@@ -23,6 +25,10 @@ export interface RunscSandboxesOptions {
   capacity: number;
   /** The host's own upper bounds on what a sandbox may ask for. */
   caps: ResourceLimits;
+  /** What sessions may reach at most; without it, what their own rules say. */
+  egress?: EgressSettings;
+  /** Sandboxes made ahead of their sessions; without it, none. */
+  pool?: PoolSettings;
   log: Log;
 }
 
@@ -54,7 +60,7 @@ export async function openEngine(options: RunscSandboxesOptions): Promise<Outcom
   const supervisor = await stat(join(guestDir, 'supervisor')).catch(() => undefined);
   if (supervisor?.isFile() !== true) return failure('sandbox_failed', 'the guest supervisor is missing');
   const images = openImageStore(options.imagesDir);
-  const named = (await images.list()).map(({ name, digest }) => ({ name, digest }));
+  const named = await offeredImages(images);
   if (named.length === 0) return failure('sandbox_failed', 'the image store is empty');
 
   const facts = {
@@ -72,6 +78,14 @@ export async function openEngine(options: RunscSandboxesOptions): Promise<Outcom
     runscRootDir,
     facts,
   });
+}
+
+/** As many as the edge takes; the newest are there in any case. */
+const MAX_OFFERED_IMAGES = 256;
+
+export async function offeredImages(images: ImageStore): Promise<SandboxRuntimeFacts['images']> {
+  const all = await images.list();
+  return all.slice(0, MAX_OFFERED_IMAGES).map(({ name, digest }) => ({ name, digest }));
 }
 
 async function usableCgroups(parent: string): Promise<Outcome<Cgroups>> {

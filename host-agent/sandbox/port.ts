@@ -4,12 +4,17 @@ import type { ProgramError, RichResult, StreamName } from '../../shared/executio
 import type { TerminalStatus } from '../../shared/lifecycle.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
 import type { ToolName } from '../../shared/tool.ts';
+import type { SandboxNetwork } from '../egress/sandbox-egress.ts';
+import type { SandboxFiles } from './files/port.ts';
+import type { SandboxPrograms } from './programs/port.ts';
 
 export interface SandboxConfig {
   sandboxId: string;
   imageDigest: string;
   limits: ResourceLimits;
   environment: Record<string, string>;
+  /** The way out; without it there is none. */
+  network?: SandboxNetwork | null;
 }
 
 export interface SandboxRuntimeFacts {
@@ -22,9 +27,11 @@ export interface SandboxRuntimeFacts {
 
 export interface Sandboxes {
   facts: SandboxRuntimeFacts;
+  /** Called when `facts.images` has become another list. */
+  onImagesChange?(listener: () => void): void;
   /** Kills and removes everything a former agent left (runsc list, cgroups, folders, mounts). Call before ready. */
   reconcile(): Promise<{ removed: string[] }>;
-  /** Fails with image_refused, host_full, limits_exceeded or sandbox_failed. */
+  /** Fails with image_refused, host_full, limits_exceeded, egress_refused or sandbox_failed. */
   start(config: SandboxConfig): Promise<Outcome<Sandbox>>;
   /** Destroys all sandboxes. */
   stop(): Promise<void>;
@@ -34,6 +41,10 @@ export interface Sandbox {
   id: string;
   /** The caller serialises: one execution at a time. */
   execute(call: ToolCall, sink: OutputSink): RunningExecution;
+  /** Beside executions, as many at once as the caller lets. */
+  files: SandboxFiles;
+  /** What outlives calls, beside executions. */
+  programs: SandboxPrograms;
   /** Resolves once, when the sandbox is gone. */
   lost: Promise<{ reason: LostReason }>;
   /** Idempotent; returns when list, cgroup and folder are gone. */

@@ -1,14 +1,32 @@
 /** Removes what a former agent left behind: processes, containers, control groups, mounts, folders. */
 import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
 import { run } from '../process/run.ts';
 import type { Engine } from './engine.ts';
 
 const DELETE_TIMEOUT_MS = 10_000;
 const UMOUNT_TIMEOUT_MS = 5_000;
+const MAX_PASSES = 10;
+const PASS_PAUSE_MS = 200;
+
+/** Again and again until nothing is left, or until only what will not go is: the watchdog goes on with that. */
+export async function removeLeftovers(engine: Engine): Promise<string[]> {
+  const removed = new Set<string>();
+  for (let pass = 1; ; pass += 1) {
+    for (const name of await removeWhatIsThere(engine)) removed.add(name);
+    if (pass === MAX_PASSES || !(await isSomethingLeft(engine))) return [...removed].sort();
+    await wait(PASS_PAUSE_MS);
+  }
+}
+
+async function isSomethingLeft({ runsc, cgroups, bundles }: Engine): Promise<boolean> {
+  const left = [await runsc.sandboxProcesses(), await cgroups.list(), await readdir(bundles.dir)];
+  return left.some((names) => names.length > 0);
+}
 
 /** Kills first and removes afterwards, so that nothing of a sandbox runs on while its traces go. */
-export async function removeLeftovers({ runsc, cgroups, bundles, runscRootDir }: Engine): Promise<string[]> {
+async function removeWhatIsThere({ runsc, cgroups, bundles, runscRootDir }: Engine): Promise<string[]> {
   const removed = new Set<string>();
   const groups = await cgroups.list();
   for (const name of groups) cgroups.kill(name);

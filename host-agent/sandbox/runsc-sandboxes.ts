@@ -1,47 +1,68 @@
 /** Sandboxes on gVisor: admits, starts, finds again and removes them. */
+
+import { randomBytes } from 'node:crypto';
 import { readFile, statfs } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
-import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
-import type { Cgroups } from '../cgroup/cgroups.ts';
-import { GuestLink } from '../guest-link/guest-link.ts';
-import { collectBounded } from '../process/bounded-output.ts';
-import { admit, availableMemory } from './admission.ts';
-import { type Engine, openEngine, type RunscSandboxesOptions } from './engine.ts';
-import type { OciResources } from './oci.ts';
+import { failure, type Outcome, success } from '../../shared/errors.ts';
+import { DEFAULT_RESOURCE_LIMITS } from '../../shared/limits.ts';
+import { HostBudget } from '../egress/host-budget.ts';
+import { refusedByHost } from '../egress/policy.ts';
+import { EGRESS_VARIABLES, openEgress } from '../egress/sandbox-egress.ts';
+import { DEFAULT_EGRESS_SETTINGS, type EgressSettings } from '../egress/settings.ts';
+import type { Image } from '../images/store.ts';
+import { watchImages } from '../images/watch.ts';
+import type { PoolSettings } from '../pool/settings.ts';
+import { type WarmKind, WarmPool } from '../pool/warm-pool.ts';
+import { Strays } from '../watchdog/strays.ts';
+import { admit, availableMemory, limitsExceeded } from './admission.ts';
+import { type Engine, offeredImages, openEngine, type RunscSandboxesOptions } from './engine.ts';
+import { Launcher } from './launcher.ts';
 import type { Sandbox, SandboxConfig, Sandboxes, SandboxRuntimeFacts } from './port.ts';
 import { removeLeftovers } from './reconcile.ts';
-import { removeRemains } from './remains.ts';
-import { RunscSandbox, type SandboxEnd } from './sandbox.ts';
-import { BASE_ENVIRONMENT, buildResources, buildSpec, WORKSPACE } from './spec.ts';
+import type { RunscSandbox } from './sandbox.ts';
+import { BASE_ENVIRONMENT } from './spec.ts';
 import { StartGate } from './start-gate.ts';
-import { FileTool } from './tools/file.ts';
-import { nodeTool } from './tools/node.ts';
-import { pythonTool } from './tools/python.ts';
-import { ShellTool } from './tools/shell.ts';
-import { UserIds } from './user-ids.ts';
+import { startThawGuard, type ThawGuard } from './thaw-guard.ts';
 
 export type { RunscSandboxesOptions } from './engine.ts';
 
-const READY_TIMEOUT_MS = 20_000;
-const MAX_STDERR_BYTES = 16 * 1024;
+const NO_POOL: PoolSettings = { floor: 0, ceiling: 0, parallel: 1, image: '', imports: [] };
+const EVICTED_AT_ONCE = 2;
 const SANDBOX_ID = /^[a-z0-9][a-z0-9-]{0,63}$/;
 
 export class RunscSandboxes implements Sandboxes {
   readonly facts: SandboxRuntimeFacts;
   readonly #options: RunscSandboxesOptions;
   readonly #engine: Engine;
-  readonly #live = new Map<string, RunscSandbox>();
+  readonly #launcher: Launcher;
+  readonly #egressBudget: HostBudget;
   /** Memory limits of the sandboxes that are starting, by id. */
   readonly #starting = new Map<string, number>();
+  /** Those of them that a session waits for. */
   readonly #startsInFlight = new Set<Promise<unknown>>();
-  readonly #userIds = new UserIds();
   readonly #startGate = new StartGate(Math.max(2, availableParallelism()));
+  readonly #strays: Strays;
+  readonly #thawGuard: ThawGuard;
+  readonly #pool: WarmPool<RunscSandbox>;
+  #imagesListener: (() => void) | undefined;
+  #unwatchImages: (() => void) | undefined;
   #stopped = false;
 
   private constructor(options: RunscSandboxesOptions, engine: Engine) {
     this.#options = options;
     this.#engine = engine;
+    this.#launcher = new Launcher(engine, options.log);
+    this.#egressBudget = new HostBudget(this.#egress.maxConnections);
+    this.#strays = new Strays(engine, options.log);
+    this.#thawGuard = startThawGuard(engine.cgroups.thawFiles);
     this.facts = engine.facts;
+    this.#pool = new WarmPool({
+      ...(options.pool ?? NO_POOL),
+      usualKind: () => this.#usualKind(),
+      make: (kind) => this.#makeAhead(kind),
+      discard: (sandbox) => sandbox.destroy(),
+      mayMake: () => this.#startsInFlight.size === 0,
+    });
   }
 
   static async open(options: RunscSandboxesOptions): Promise<Outcome<RunscSandboxes>> {
@@ -50,42 +71,87 @@ export class RunscSandboxes implements Sandboxes {
   }
 
   async reconcile(): Promise<{ removed: string[] }> {
-    return { removed: await removeLeftovers(this.#engine) };
+    const removed = await removeLeftovers(this.#engine);
+    await this.#pool.start();
+    this.#unwatchImages ??= watchImages(this.#options.imagesDir, () => this.#offerImages());
+    return { removed };
+  }
+
+  onImagesChange(listener: () => void): void {
+    this.#imagesListener = listener;
+  }
+
+  /** Sandboxes that are ready and belong to no session, and those on their way there. */
+  get pooled(): { ready: number; starting: number } {
+    return { ready: this.#pool.readyCount, starting: this.#pool.makingCount };
   }
 
   async start(config: SandboxConfig): Promise<Outcome<Sandbox>> {
     if (!SANDBOX_ID.test(config.sandboxId)) throw new TypeError('a sandbox id was expected');
-    const admitted = await this.#admit(config);
+    const { network } = config;
+    const refused = network ? refusedByHost(network.rules, this.#egress) : undefined;
+    if (refused !== undefined) return refused;
+    const exceeded = limitsExceeded(config.limits, this.#options.caps);
+    if (exceeded !== undefined) return exceeded;
+    const { images } = this.#engine;
+    const image = await images.findByDigest(config.imageDigest);
+    if (!image.ok) return image;
+    void images.markUsed(image.value);
+    const ready = this.#stopped ? undefined : this.#pool.take(config);
+    if (ready !== undefined) return this.#track(this.#handOver(config, image.value, ready));
+    const admitted = await this.#admitMakingRoom(config);
     if (!admitted.ok) return admitted;
     try {
-      const image = await this.#engine.images.findByDigest(config.imageDigest);
-      if (!image.ok) return image;
-      const starting = this.#startGate.run(() => this.#start(config, image.value.rootfsPath));
-      this.#startsInFlight.add(starting);
-      return await starting.finally(() => this.#startsInFlight.delete(starting));
+      return await this.#track(this.#startGate.run(() => this.#start(config, image.value)));
     } finally {
       this.#starting.delete(config.sandboxId);
     }
   }
 
+  /** Ends what is on the machine under this agent's name and belongs to none of its sandboxes. */
+  removeStrays(): Promise<string[]> {
+    return this.#strays.sweep((id) => this.#launcher.live.has(id) || this.#starting.has(id));
+  }
+
   async stop(): Promise<void> {
     this.#stopped = true;
+    this.#unwatchImages?.();
+    const pool = this.#pool.stop();
     await Promise.allSettled(this.#startsInFlight);
-    await Promise.all([...this.#live.values()].map((sandbox) => sandbox.destroy()));
+    await Promise.all([...this.#launcher.live.values()].map((sandbox) => sandbox.destroy()));
+    await pool;
+    await this.#thawGuard.stop();
     await this.#engine.cgroups.removeParent();
   }
 
-  async #admit({ sandboxId, limits }: SandboxConfig): Promise<Outcome<null>> {
+  async #track<T>(starting: Promise<T>): Promise<T> {
+    this.#startsInFlight.add(starting);
+    return await starting.finally(() => {
+      this.#startsInFlight.delete(starting);
+      this.#pool.refill();
+    });
+  }
+
+  /** What nobody uses yet gives way to a session. */
+  async #admitMakingRoom(config: SandboxConfig): Promise<Outcome<null>> {
+    const admitted = await this.#admit(config);
+    if (admitted.ok || admitted.code !== 'host_full' || this.#stopped) return admitted;
+    const evicted = await this.#pool.evict(EVICTED_AT_ONCE);
+    return evicted === 0 ? admitted : this.#admit(config);
+  }
+
+  async #admit({ sandboxId, limits }: Pick<SandboxConfig, 'sandboxId' | 'limits'>): Promise<Outcome<null>> {
     const meminfo = await readFile('/proc/meminfo', 'utf8');
     const disk = await statfs(this.#engine.bundles.dir);
     if (this.#stopped) return failure('host_full', 'the host is stopping');
-    if (this.#live.has(sandboxId) || this.#starting.has(sandboxId)) {
+    const { live } = this.#launcher;
+    if (live.has(sandboxId) || this.#starting.has(sandboxId)) {
       return failure('sandbox_failed', 'a sandbox with this id lives already');
     }
     const admitted = admit({
       limits,
       caps: this.#options.caps,
-      sandboxes: new Set([...this.#live.keys(), ...this.#starting.keys()]).size,
+      sandboxes: new Set([...live.keys(), ...this.#starting.keys()]).size,
       capacity: this.#options.capacity,
       availableMemoryBytes: availableMemory(meminfo),
       promisedMemoryBytes: [...this.#starting.values()].reduce((sum, bytes) => sum + bytes, 0),
@@ -95,99 +161,104 @@ export class RunscSandboxes implements Sandboxes {
     return admitted;
   }
 
-  async #start(config: SandboxConfig, rootfsPath: string): Promise<Outcome<Sandbox>> {
-    const { sandboxId } = config;
-    const userId = this.#userIds.take();
+  async #offerImages(): Promise<void> {
+    const { images } = this.#engine;
+    const offered = await offeredImages(images);
+    if (JSON.stringify(offered) === JSON.stringify(this.facts.images)) return;
+    this.facts.images = offered;
+    this.#options.log.info({ event: 'images_changed', count: offered.length });
+    this.#imagesListener?.();
+    this.#pool.keepOnly(({ imageDigest }) => offered.some(({ digest }) => digest === imageDigest));
+  }
+
+  async #start(config: SandboxConfig, { rootfsPath, environment: own }: Image): Promise<Outcome<Sandbox>> {
+    const { sandboxId, limits } = config;
+    const environment = environmentOf(config, own);
+    const launched = await this.#launcher.launch({ sandboxId, rootfsPath, limits, environment });
+    if (!launched.ok) return launched;
+    const ready = await this.#readyForSession(config, launched.value);
+    if (ready.ok) void launched.value.warm();
+    return ready;
+  }
+
+  /** Its identity is its own already: it was booted for one session and nothing ever ran in it. */
+  async #handOver(
+    config: SandboxConfig,
+    { environment }: Image,
+    sandbox: RunscSandbox,
+  ): Promise<Outcome<Sandbox>> {
+    this.#launcher.promote(sandbox.id, config.limits);
+    const detail = `in place of ${config.sandboxId}`;
+    this.#options.log.info({ event: 'sandbox_handed_over', sandbox_id: sandbox.id, detail });
+    sandbox.handOver(environmentOf(config, environment));
+    return this.#readyForSession(config, sandbox);
+  }
+
+  async #readyForSession(config: SandboxConfig, sandbox: RunscSandbox): Promise<Outcome<Sandbox>> {
+    const opened = !this.#stopped && (await this.#openEgress(config, sandbox));
+    if (opened && !this.#stopped) return success(sandbox);
+    await sandbox.destroy();
+    return this.#launcher.notStarted(
+      sandbox.id,
+      this.#stopped ? 'the host is stopping' : 'the proxy port did not open',
+    );
+  }
+
+  async #makeAhead({ imageDigest, limits }: WarmKind): Promise<RunscSandbox | undefined> {
+    const sandboxId = `sbx-${randomBytes(8).toString('hex')}`;
     try {
-      await this.#prepare(config, rootfsPath, userId);
+      const image = await this.#engine.images.findByDigest(imageDigest);
+      if (!image.ok || !(await this.#admit({ sandboxId, limits })).ok) return undefined;
+      const launched = await this.#launcher.launch({
+        sandboxId,
+        rootfsPath: image.value.rootfsPath,
+        limits,
+        environment: environmentOf({ environment: {} }, image.value.environment),
+        ahead: { imports: this.#options.pool?.imports ?? [] },
+      });
+      if (!launched.ok) return undefined;
+      await launched.value.warm();
+      return launched.value;
     } catch (error: unknown) {
-      await this.#remove(sandboxId, userId);
-      return this.#notStarted(sandboxId, error instanceof Error ? error.message : 'it could not be prepared');
+      const detail = error instanceof Error ? error.message : 'it could not be made';
+      this.#launcher.notStarted(sandboxId, detail);
+      return undefined;
+    } finally {
+      this.#starting.delete(sandboxId);
     }
-    const { sandbox, link } = this.#launch(config, userId);
-    this.#live.set(sandboxId, sandbox);
-    const ready = await link.ready(READY_TIMEOUT_MS);
-    if (!ready.ok || this.#stopped) {
-      await sandbox.destroy();
-      return this.#notStarted(sandboxId, ready.ok ? 'the host is stopping' : ready.failure.message);
-    }
-    sandbox.warm();
-    return success(sandbox);
   }
 
-  async #prepare({ sandboxId, limits }: SandboxConfig, rootfsPath: string, userId: number): Promise<void> {
-    const { bundles, cgroups, guestDir } = this.#engine;
-    const storage = bundles.storageOf(sandboxId);
-    const cgroupPath = cgroups.pathOf(sandboxId);
-    const spec = buildSpec({ limits, rootfsPath, guestDir, storage, userId, cgroupPath });
-    await bundles.write(sandboxId, spec);
-    await cgroups.create(sandboxId, cgroupLimits(buildResources(limits)));
+  async #usualKind(): Promise<WarmKind | undefined> {
+    const { pool } = this.#options;
+    if (pool === undefined) return undefined;
+    const image = await this.#engine.images.findByName(pool.image);
+    const limits = { ...DEFAULT_RESOURCE_LIMITS };
+    if (!image.ok || limitsExceeded(limits, this.#options.caps) !== undefined) return undefined;
+    return { imageDigest: image.value.digest, limits };
   }
 
-  #launch(config: SandboxConfig, userId: number): { sandbox: RunscSandbox; link: GuestLink } {
-    const { runsc, bundles, cgroups } = this.#engine;
-    const { sandboxId } = config;
-    const process = runsc.run(sandboxId, bundles.pathOf(sandboxId));
-    const link = new GuestLink({ stdin: process.stdin, stdout: process.stdout });
-    const place = { cwd: WORKSPACE, environment: environmentOf(config) };
-    const sandbox = new RunscSandbox({
-      id: sandboxId,
-      process,
-      stderr: collectBounded(process.stderr, MAX_STDERR_BYTES),
-      link,
-      tools: {
-        python: pythonTool(link, place),
-        node: nodeTool(link, place),
-        shell: new ShellTool(link, place),
-        file: new FileTool(link, place),
-      },
-      host: {
-        usage: () => cgroups.usage(sandboxId),
-        resetPeak: () => cgroups.resetPeak(sandboxId),
-        kill: () => cgroups.kill(sandboxId),
-        cleanUp: (end) => this.#cleanUp(sandboxId, userId, end),
-      },
-    });
-    return { sandbox, link };
+  /** Before anything of the session runs, so that nothing of it can have the port first. */
+  async #openEgress({ network }: SandboxConfig, sandbox: RunscSandbox): Promise<boolean> {
+    if (network === undefined || network === null) return true;
+    const { link } = sandbox;
+    const [settings, budget] = [this.#egress, this.#egressBudget];
+    const egress = await openEgress({ link, network, settings, budget, log: this.#options.log });
+    if (egress === undefined) return false;
+    void sandbox.lost.then(() => egress.stop());
+    return true;
   }
 
-  /** The reason may name places of this host, so it goes to the log only. */
-  #notStarted(sandboxId: string, detail: string): Failure {
-    this.#options.log.error({ event: 'sandbox_not_started', sandbox_id: sandboxId, detail });
-    return failure('sandbox_failed', 'the sandbox did not start');
-  }
-
-  async #cleanUp(
-    sandboxId: string,
-    userId: number,
-    { reason, exitCode, lastLine }: SandboxEnd,
-  ): Promise<void> {
-    if (reason !== 'destroyed') {
-      const panic = await this.#engine.bundles.panic(sandboxId);
-      const detail = `exit ${exitCode ?? 'by signal'}: ${panic ?? lastLine()}`;
-      this.#options.log.warn({ event: 'sandbox_lost', sandbox_id: sandboxId, reason, detail });
-    }
-    await this.#remove(sandboxId, userId);
-  }
-
-  /** A sandbox that cannot be removed keeps its place and its user: what is left of it still takes room. */
-  async #remove(sandboxId: string, userId: number): Promise<void> {
-    if (!(await removeRemains(this.#engine, sandboxId, this.#options.log))) return;
-    this.#userIds.release(userId);
-    this.#live.delete(sandboxId);
+  get #egress(): EgressSettings {
+    return this.#options.egress ?? DEFAULT_EGRESS_SETTINGS;
   }
 }
 
-function cgroupLimits({ memory, cpu, pids }: OciResources): Parameters<Cgroups['create']>[1] {
-  return {
-    memoryBytes: memory.limit,
-    cpuQuotaUs: cpu.quota,
-    cpuPeriodUs: cpu.period,
-    cpuShares: cpu.shares,
-    pids: pids.limit,
-  };
-}
-
-function environmentOf({ environment }: SandboxConfig): string[] {
-  return Object.entries({ ...BASE_ENVIRONMENT, ...environment }).map(([name, value]) => `${name}=${value}`);
+function environmentOf(
+  { environment, network }: Pick<SandboxConfig, 'environment' | 'network'>,
+  ofImage: Image['environment'],
+): string[] {
+  const proxy = network ? EGRESS_VARIABLES : {};
+  return Object.entries({ ...BASE_ENVIRONMENT, ...ofImage, ...proxy, ...environment }).map(
+    ([name, value]) => `${name}=${value}`,
+  );
 }

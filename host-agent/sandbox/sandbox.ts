@@ -6,8 +6,11 @@ import type { GuestLink } from '../guest-link/guest-link.ts';
 import type { BoundedOutput } from '../process/bounded-output.ts';
 import type { SpawnedProcess } from '../process/spawn.ts';
 import { Execution } from './execution.ts';
+import type { SandboxFiles } from './files/port.ts';
+import type { Freezer } from './freezer.ts';
 import type { LostReason, OutputSink, RunningExecution, Sandbox, ToolCall } from './port.ts';
-import { runTool, type Tool } from './tools/tool.ts';
+import type { SandboxPrograms } from './programs/port.ts';
+import { runTool, type Tool, type ToolPlace } from './tools/tool.ts';
 
 /** For the supervisor to end by itself after its input ended. */
 const EXIT_PATIENCE_MS = 300;
@@ -19,7 +22,12 @@ export interface SandboxParts {
   process: SpawnedProcess;
   stderr: BoundedOutput;
   link: GuestLink;
+  freezer: Freezer;
+  /** Shared with the tools: what is written into it holds for all that they start from then on. */
+  place: ToolPlace;
   tools: Record<ToolName, Tool>;
+  files: SandboxFiles;
+  programs: SandboxPrograms;
   host: SandboxHost;
 }
 
@@ -42,6 +50,9 @@ export interface SandboxEnd {
 
 export class RunscSandbox implements Sandbox {
   readonly id: string;
+  readonly files: SandboxFiles;
+  readonly programs: SandboxPrograms;
+  readonly link: GuestLink;
   readonly lost: Promise<{ reason: LostReason }>;
   readonly #parts: SandboxParts;
   readonly #cleanedUp: Promise<void>;
@@ -52,6 +63,9 @@ export class RunscSandbox implements Sandbox {
 
   constructor(parts: SandboxParts) {
     this.id = parts.id;
+    this.files = parts.files;
+    this.programs = parts.programs;
+    this.link = parts.link;
     this.#parts = parts;
     const ended = this.#watch();
     this.lost = ended.then(({ reason }) => ({ reason }));
@@ -60,7 +74,8 @@ export class RunscSandbox implements Sandbox {
   }
 
   execute(call: ToolCall, sink: OutputSink): RunningExecution {
-    const { host, tools } = this.#parts;
+    const { host, tools, freezer } = this.#parts;
+    const letSleep = freezer.hold();
     const execution = new Execution(
       {
         usage: () => this.#usage(),
@@ -75,15 +90,19 @@ export class RunscSandbox implements Sandbox {
     );
     // A set and not a promise: a promise that lives as long as the sandbox would keep every execution alive.
     this.#executions.add(execution);
-    void execution.finished.then(() => this.#executions.delete(execution));
+    void execution.finished.then(() => {
+      this.#executions.delete(execution);
+      letSleep();
+    });
     if (this.#lostReason !== undefined) execution.sandboxLost(this.#lostReason);
     return execution;
   }
 
   async destroy(): Promise<void> {
-    const { link, process, host } = this.#parts;
+    const { link, process, host, freezer } = this.#parts;
     if (!this.#destroying) {
       this.#destroying = true;
+      freezer.dispose();
       link.close();
       await Promise.race([process.exited, wait(EXIT_PATIENCE_MS)]);
       host.kill();
@@ -94,14 +113,26 @@ export class RunscSandbox implements Sandbox {
     await this.#cleanedUp;
   }
 
-  /** Makes the tools ready in the background; a call that comes earlier waits for its own tool only. */
-  warm(): void {
-    for (const tool of Object.values(this.#parts.tools)) void tool.warm().catch(() => undefined);
+  /** Of one that was made ahead of its session, before its first call: what programs find from now on. */
+  handOver(environment: readonly string[]): void {
+    const { place, tools } = this.#parts;
+    if (environment.join('\0') === place.environment.join('\0')) return;
+    place.environment = environment;
+    for (const tool of Object.values(tools)) tool.renew?.();
+    void this.warm();
+  }
+
+  /** Makes the tools ready; a call that comes earlier waits for its own tool only. */
+  async warm(): Promise<void> {
+    const letSleep = this.#parts.freezer.hold();
+    await Promise.allSettled(Object.values(this.#parts.tools).map((tool) => tool.warm()));
+    letSleep();
   }
 
   async #watch(): Promise<SandboxEnd> {
-    const { process, stderr, link } = this.#parts;
+    const { process, stderr, link, freezer } = this.#parts;
     const exit = await process.exited;
+    freezer.dispose();
     link.close();
     // The control group is ours, so its counters outlive the sandbox. Only what is new in them counts.
     const killsBefore = this.#lastUsage.oomKills;

@@ -2,7 +2,10 @@
  * From the configuration of a sandbox to its OCI specification. Everything in it is decided here: no field, mount,
  * hook or annotation comes from a tenant.
  */
+
+import { MAX_PROCESSES, MAX_TERMINALS } from '../../shared/program.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
+import { MAX_TRANSFERS, MAX_WATCHES } from '../../shared/transfer.ts';
 import type { CapabilitySet, OciMount, OciProcess, OciResources, OciSpec } from './oci.ts';
 
 export const WORKSPACE = '/workspace';
@@ -15,17 +18,21 @@ export const LAST_SANDBOX_USER = 1_000_000_000;
 
 const MIB = 1024 * 1024;
 /**
- * Supervisor, kernels, file server, the waiting shells and the keeper that stands over each: they run as the same user
- * as the session's programs, and what a session was promised is not to be spent on them. Threads count, and the
- * JavaScript kernel alone has nine.
+ * Supervisor, kernels, file servers, proxy port, terminals, the waiting shells and the keeper that stands over each: they run as the
+ * same user as the session's programs, and what a session was promised is not to be spent on them. Threads count, and
+ * the JavaScript kernel alone has nine.
  */
-const OWN_PROCESSES = 22;
+export const OWN_PROCESSES = 24 + 2 * (MAX_TRANSFERS + MAX_WATCHES + MAX_TERMINALS) + MAX_PROCESSES;
 const SHARED_MEMORY_BYTES = 64 * MIB;
 const CPU_PERIOD_US = 100_000;
 const CPU_SHARES_PER_CPU = 1024;
 
 export interface SpecInput {
+  /** Its own among the living sandboxes. */
+  hostname: string;
   limits: ResourceLimits;
+  /** Weight among the sandboxes of the host; without it, that of its CPUs. */
+  cpuShares?: number;
   rootfsPath: string;
   guestDir: string;
   /** Folders of the host that hold what the sandbox writes; empty, and its own. */
@@ -44,13 +51,13 @@ export function buildSpec(input: SpecInput): OciSpec {
   }
   return {
     ociVersion: '1.0.2',
-    hostname: 'sandbox',
+    hostname: input.hostname,
     process: buildProcess(input),
     root: { path: input.rootfsPath, readonly: true },
     mounts: buildMounts(input),
     linux: {
       cgroupsPath: input.cgroupPath,
-      resources: buildResources(input.limits),
+      resources: buildResources(input.limits, input.cpuShares),
       // The network namespace is new and stays empty.
       namespaces: [
         { type: 'pid' },
@@ -154,13 +161,16 @@ function mountHint(name: string, source: string, options: string[]): Record<stri
   };
 }
 
-export function buildResources(limits: ResourceLimits): OciResources {
+export function buildResources(
+  limits: ResourceLimits,
+  cpuShares = Math.max(2, Math.round(limits.cpus * CPU_SHARES_PER_CPU)),
+): OciResources {
   return {
     devices: [{ allow: false, access: 'rwm' }],
     // `swap` is memory and swap together: equal to `limit` it leaves no swap.
     memory: { limit: limits.memory_bytes, swap: limits.memory_bytes, disableOOMKiller: false },
     cpu: {
-      shares: Math.max(2, Math.round(limits.cpus * CPU_SHARES_PER_CPU)),
+      shares: cpuShares,
       quota: Math.round(limits.cpus * CPU_PERIOD_US),
       period: CPU_PERIOD_US,
     },

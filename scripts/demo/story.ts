@@ -2,10 +2,10 @@
 import { glob, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { SetupFailure } from '../../host-agent/setup/failure.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { verifyChain } from '../../shared/receipt-verify.ts';
 import type { ApiClient, SessionClient } from '../../test/e2e/client.ts';
-import { SetupFailure } from '../failure.ts';
 import { gitBundle } from './git-bundle.ts';
 
 const MODULE = 'intervals/intervals/merge.py';

@@ -1,6 +1,6 @@
 /** Finds a child of a process by its program's name. */
 import { readdirSync, readFileSync } from 'node:fs';
-import { processStartTicks } from '../process/process-identity.ts';
+import { processStartTicks } from '../../host-agent/process/process-identity.ts';
 
 export function findChildProcess(parentPid: number, name: string): number | undefined {
   for (const thread of list(`/proc/${parentPid}/task`)) {

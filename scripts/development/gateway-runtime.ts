@@ -12,6 +12,7 @@ const DURABLE_OBJECTS = {
   POOL: 'PoolObject',
   TENANT: 'TenantObject',
   MCP_CALLS: 'McpCallsObject',
+  CATALOGUE: 'CatalogueObject',
 };
 
 export type GatewayOptions = {

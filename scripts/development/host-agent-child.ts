@@ -1,8 +1,8 @@
 /** The host agent as a supervised child. */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+import type { Installation } from '../../host-agent/setup/setup.ts';
 import type { Locations } from '../locations.ts';
-import type { Installation } from '../setup/setup.ts';
 import { SupervisedChild } from './supervised-child.ts';
 
 export type HostAgentChildOptions = {

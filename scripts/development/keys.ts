@@ -3,8 +3,8 @@ import { createHash, randomBytes } from 'node:crypto';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { SetupFailure } from '../../host-agent/setup/failure.ts';
 import { generatePrivateJwk, PrivateJwkSchema } from '../../shared/ed25519.ts';
-import { SetupFailure } from '../failure.ts';
 import { writePrivateFile } from './private-file.ts';
 
 const SECRET_BYTES = 32;

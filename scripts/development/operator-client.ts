@@ -1,7 +1,7 @@
 /** The two operator calls a stack makes of its own edge. */
 import * as z from 'zod';
+import { SetupFailure } from '../../host-agent/setup/failure.ts';
 import { EnrollmentTokenSchema, OperatorHostSchema } from '../../shared/host-api.ts';
-import { SetupFailure } from '../failure.ts';
 
 const REQUEST_TIMEOUT_MS = 10_000;
 const HostListSchema = z.object({ hosts: z.array(OperatorHostSchema) });

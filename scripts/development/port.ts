@@ -1,6 +1,6 @@
 /** TCP ports on the loopback address. */
 import { createServer } from 'node:net';
-import { SetupFailure } from '../failure.ts';
+import { SetupFailure } from '../../host-agent/setup/failure.ts';
 
 const LOOPBACK = '127.0.0.1';
 const DEFAULT_PORT = 8787;

@@ -1,5 +1,5 @@
 /** When a stack may be used. */
-import { SetupFailure } from '../failure.ts';
+import { SetupFailure } from '../../host-agent/setup/failure.ts';
 import type { OperatorClient, OperatorHost } from './operator-client.ts';
 import type { SupervisedChild } from './supervised-child.ts';
 import { waitUntil } from './wait-until.ts';

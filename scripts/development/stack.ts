@@ -2,10 +2,10 @@
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { SetupFailure } from '../failure.ts';
+import { type Lock, tryLock } from '../../host-agent/process/lock-file.ts';
+import { SetupFailure } from '../../host-agent/setup/failure.ts';
+import type { Installation } from '../../host-agent/setup/setup.ts';
 import type { Locations } from '../locations.ts';
-import { type Lock, tryLock } from '../process/lock-file.ts';
-import type { Installation } from '../setup/setup.ts';
 import { mintAccessToken, type TokenOverrides } from './access-token.ts';
 import { type Bindings, developmentBindings } from './bindings.ts';
 import { removeDevFile, writeDevFile } from './dev-file.ts';

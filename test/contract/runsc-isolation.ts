@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { killProcess, listProcesses } from '../../host-agent/process/process-table.ts';
 import type { Sandbox } from '../../host-agent/sandbox/port.ts';
+import { ISOLATION_CHECKS } from './isolation-checks.ts';
 import { file, type GetSubject, python, shell, startSandbox } from './subject.ts';
 
 export function describeIsolation(subject: GetSubject): void {
@@ -13,6 +14,11 @@ export function describeIsolation(subject: GetSubject): void {
     afterAll(() => sandbox.destroy());
 
     const output = async (command: string): Promise<string> => (await shell(sandbox, command)).stdout.trim();
+
+    it.each(ISOLATION_CHECKS)('$title', async ({ command, holds }) => {
+      const printed = await output(command);
+      expect(holds(printed), printed).toBe(true);
+    });
 
     it('runs as a user of its own, without capabilities and unable to gain any', async () => {
       expect(Number(await output('id -u'))).toBeGreaterThanOrEqual(100_000);

@@ -1,6 +1,7 @@
 /** Limits, measured by load and from inside: a limit that is only configured may not be there. */
 import { describe, expect, it } from 'vitest';
 import type { Sandbox } from '../../host-agent/sandbox/port.ts';
+import { OWN_PROCESSES } from '../../host-agent/sandbox/spec.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
 import { type GetSubject, python, shell, startSandbox } from './subject.ts';
 
@@ -71,7 +72,7 @@ export function describeLimits(subject: GetSubject): void {
           'except OSError as error: problem = errno.errorcode[error.errno]',
           'for child in children: child.kill()',
           'for child in children: child.wait()',
-          'problem, 32 <= len(children) <= 54',
+          `problem, 32 <= len(children) <= ${32 + OWN_PROCESSES}`,
         ].join('\n');
         expect((await python(sandbox, code)).value).toBe("('EAGAIN', True)");
         expect((await shell(sandbox, 'echo $(echo alive)')).stdout).toBe('alive\n');

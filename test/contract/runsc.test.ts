@@ -7,13 +7,17 @@ import { SILENT_LOG } from '../../host-agent/logging/log.ts';
 import { listProcesses } from '../../host-agent/process/process-table.ts';
 import { Runsc } from '../../host-agent/runsc/runsc.ts';
 import { RunscSandboxes, type RunscSandboxesOptions } from '../../host-agent/sandbox/runsc-sandboxes.ts';
+import { setUp } from '../../host-agent/setup/setup.ts';
+import { silentProgress } from '../../host-agent/setup/step.ts';
 import { locations } from '../../scripts/locations.ts';
-import { setUp } from '../../scripts/setup/setup.ts';
-import { silentProgress } from '../../scripts/setup/step.ts';
+import { describeAttacks } from './runsc-attacks.ts';
+import { describeFillings } from './runsc-fillings.ts';
+import { describeIdle } from './runsc-idle.ts';
 import { describeIsolation } from './runsc-isolation.ts';
 import { describeLimits } from './runsc-limits.ts';
 import { describeOrphans } from './runsc-orphans.ts';
 import { describeSandboxes } from './sandboxes.ts';
+import { describeRealTransfers } from './transfer-contract.ts';
 
 const GIB = 1024 ** 3;
 const CAPACITY = 3;
@@ -61,8 +65,12 @@ describeSandboxes(
     };
   },
   (subject) => {
+    describeRealTransfers(subject);
     describeLimits(subject);
     describeIsolation(subject);
+    describeAttacks(subject, () => options);
+    describeFillings(subject);
+    describeIdle(subject, () => options);
     describeOrphans(subject, () => options);
   },
 );

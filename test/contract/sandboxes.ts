@@ -6,6 +6,7 @@ import { describePython } from './python-contract.ts';
 import { describeShell } from './shell-contract.ts';
 import { describeStopping } from './stop-contract.ts';
 import type { GetSubject, Subject } from './subject.ts';
+import { describeTransfers } from './transfer-contract.ts';
 
 const SET_UP_TIMEOUT_MS = 600_000;
 
@@ -31,6 +32,7 @@ export function describeSandboxes(
     describeShell(subject);
     describeStopping(subject);
     describeFiles(subject);
+    describeTransfers(subject);
     describeLifetime(subject);
     more(subject);
   });

@@ -1,14 +1,22 @@
 /** Whatever dies at whatever moment: every execution ends once, none runs twice, nothing is left behind. */
-import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { JournalEntrySchema } from '../../host-agent/journal/entries.ts';
-import { decodeRecord } from '../../host-agent/journal/record-format.ts';
-import { processStartTicks } from '../../scripts/process/process-identity.ts';
+import { processStartTicks } from '../../host-agent/process/process-identity.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
-import { verifyChain } from '../../shared/receipt-verify.ts';
-import { Refused, type SessionClient } from './client.ts';
+import type { SessionClient } from './client.ts';
+import {
+  acceptMarking,
+  at,
+  type Call,
+  countsOf,
+  expectOneEnd,
+  expectWholeChain,
+  firstCallAfter,
+  journalledStarts,
+  randomOf,
+  seed,
+  TERMINAL_WITHIN_MS,
+} from './crash-checks.ts';
 import { cgroupsOf, processesOf } from './leftovers.ts';
 import { ORPHAN_GRACE_MS, useStack } from './stack.ts';
 import { pause, until } from './until.ts';
@@ -17,97 +25,11 @@ const HOST_CRASHES = 20;
 const EDGE_CRASHES = 10;
 /** A program runs about half of this, so a crash falls before, into and after it. */
 const CRASH_WINDOW_MS = 1_200;
-const TERMINAL_WITHIN_MS = 65_000;
-const seed = Number(process.env.SANDGATE_TEST_SEED ?? Date.now() % 1_000_000);
-const stack = useStack();
+/** Without a pool: that no sandbox is left is looked for. */
+const stack = useStack(() => ({ SANDGATE_POOL_CEILING: '0' }));
 
-/** mulberry32: small, and the same sequence for the same seed. */
-function randomOf(state: number): () => number {
-  let value = state;
-  return () => {
-    value = (value + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(value ^ (value >>> 15), 1 | value);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-/** Leaves its mark in the session's file system when it starts, and says how many marks of it there are. */
-function marking(mark: string): string {
-  return `echo ${mark} >> /tmp/starts; echo started $(grep -c '^${mark}$' /tmp/starts); for i in 1 2 3 4 5 6; do sleep 0.1; echo $i; done`;
-}
-
-/** Executions that the host's journal has a start of, in the order of the starts. */
-async function journalledStarts(stateDir: string): Promise<string[]> {
-  const bytes = await readFile(join(stateDir, 'host/journal/journal'));
-  const starts: string[] = [];
-  for (
-    let decoded = decodeRecord(bytes, 0);
-    decoded !== undefined;
-    decoded = decodeRecord(bytes, decoded.end)
-  ) {
-    const entry = JournalEntrySchema.parse(decoded.record.header);
-    if (entry.kind === 'started') starts.push(entry.execution_id);
-  }
-  return starts;
-}
-
-interface Call {
-  mark: string;
-  execution: Execution;
-}
-
-async function accept(session: SessionClient, mark: string): Promise<Call> {
-  return { mark, execution: await session.detach('shell', { command: marking(mark) }, { timeoutMs: 8_000 }) };
-}
-
-/** Runs a call once the session takes one again; what it waits for must be retryable. */
-async function firstCallAfter(session: SessionClient, command: string): Promise<Execution> {
-  return until(`${session.id} runs calls again`, TERMINAL_WITHIN_MS, async () =>
-    session.sh(command).catch((error: unknown) => {
-      if (error instanceof Refused && error.problem.retryable) return undefined;
-      // The connection to an edge that died is cut.
-      if (error instanceof TypeError) return undefined;
-      throw error;
-    }),
-  );
-}
-
-/** The execution has one terminal status, in its view, in the history, and in its events. */
-async function expectOneEnd(session: SessionClient, { execution: accepted, mark }: Call): Promise<Execution> {
-  const ended = await session.ended(accepted.execution_id, TERMINAL_WITHIN_MS);
-  const context = `seed ${seed}, ${mark}: ${JSON.stringify(ended).slice(0, 400)}`;
-  expect(['succeeded', 'unknown', 'crashed', 'cancelled', 'failed', 'refused'], context).toContain(
-    ended.status,
-  );
-  if (ended.status === 'succeeded') expect(ended.stdout, context).toBe('started 1\n1\n2\n3\n4\n5\n6\n');
-  else expect(ended.stdout.match(/started/g)?.length ?? 0, context).toBeLessThanOrEqual(1);
-  expect(ended.stdout, context).not.toMatch(/started ([02-9]|1\d)/);
-  const { executions } = await session.executions();
-  expect(executions.filter(({ execution_id: id }) => id === ended.execution_id)).toHaveLength(1);
-  const events = await (await session.events(ended.execution_id)).collect();
-  expect(events.events.filter(({ event }) => event.event === 'end')).toHaveLength(1);
-  expect(events.end?.status, context).toBe(ended.status);
-  return ended;
-}
-
-/** Every execution that started has one receipt, and the chain holds them all. */
-async function expectWholeChain(
-  session: SessionClient,
-  ended: readonly Execution[],
-  journalled: ReadonlySet<string>,
-): Promise<void> {
-  const exported = await session.receipts();
-  const chain = await verifyChain(exported.receipts, exported.keys, session.id);
-  if (!chain.ok) throw new Error(`seed ${seed}: ${chain.code}: ${chain.detail}`);
-  const receipts = new Map(chain.value.map((receipt) => [receipt.execution_id, receipt]));
-  expect(receipts.size).toBe(chain.value.length);
-  for (const execution of ended) {
-    const receipt = receipts.get(execution.execution_id);
-    const hasStarted = journalled.has(execution.execution_id) || execution.status === 'succeeded';
-    if (hasStarted) expect(receipt, `seed ${seed}: ${JSON.stringify(execution)}`).toBeDefined();
-    if (receipt !== undefined) expect(receipt.status).toBe(execution.status);
-  }
+function accept(session: SessionClient, mark: string): Promise<Call> {
+  return acceptMarking(session, mark, 6);
 }
 
 describe('kill -9 of the host agent', () => {
@@ -252,15 +174,3 @@ describe('kill -9 of both at once', () => {
     await session.delete();
   }, 120_000);
 });
-
-function countsOf(executions: readonly Execution[]): Record<string, number> {
-  const counts: Record<string, number> = {};
-  for (const { status } of executions) counts[status] = (counts[status] ?? 0) + 1;
-  return counts;
-}
-
-function at<Value>(values: readonly Value[], index: number): Value {
-  const value = values[index];
-  if (value === undefined) throw new RangeError(`no value at ${index} of ${values.length}`);
-  return value;
-}

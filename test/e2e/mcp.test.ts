@@ -114,7 +114,9 @@ describe.each(CLIENTS)('%s', (_name, version, connect) => {
       names.push(...page.tools.map(({ name }) => name));
       cursor = page.nextCursor;
     } while (cursor !== undefined && names.length < 100);
-    expect(names).toEqual(['create_session', 'delete_session', ...ToolNameSchema.options].toSorted());
+    expect(names).toEqual(
+      ['call_tool', 'create_session', 'delete_session', 'search_tools', ...ToolNameSchema.options].toSorted(),
+    );
   });
 
   test('carries variables and files from call to call', async () => {
@@ -239,7 +241,7 @@ describe.each(CLIENTS)('%s', (_name, version, connect) => {
     const wrong = await client.call('python', { session_id: sessionId });
     expect(wrong.isError).toBe(true);
     expect(textOf(wrong)).toBe('error: invalid_request: arguments.code: expected string');
-    await expect(client.call('execute_pythn', {})).rejects.toThrow(/you may call: create_session/);
+    await expect(client.call('execute_pythn', {})).rejects.toThrow(/you may call: call_tool, create_session/);
   });
 });
 

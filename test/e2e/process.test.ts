@@ -158,12 +158,12 @@ describe('R66 a bomb', () => {
     expect(limit).toBeGreaterThan(0);
     const tasks: number[] = [];
     const answers: { value: { stdout: string }; elapsedMs: number }[] = [];
-    while (!isOver) {
+    do {
       answers.push(await timed(quiet.sh('echo hi')));
       const current = await cgroupFileOf(stateDir, sandboxId, 'pids.current').catch(() => '0');
       tasks.push(Number(current));
       await pause(500);
-    }
+    } while (!isOver);
     const { value: result, elapsedMs } = await call;
     expect(['timeout', 'failed', 'oom', 'crashed']).toContain(result.status);
     expect(elapsedMs).toBeLessThan(10_000);

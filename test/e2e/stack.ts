@@ -3,11 +3,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect } from 'vitest';
+import { setUp } from '../../host-agent/setup/setup.ts';
+import { silentProgress } from '../../host-agent/setup/step.ts';
 import type { TokenOverrides } from '../../scripts/development/access-token.ts';
 import { type Stack, startStack } from '../../scripts/development/stack.ts';
 import { locations } from '../../scripts/locations.ts';
-import { setUp } from '../../scripts/setup/setup.ts';
-import { silentProgress } from '../../scripts/setup/step.ts';
 import { ApiClient, type SessionClient } from './client.ts';
 import { leftoversOf } from './leftovers.ts';
 import { until } from './until.ts';
@@ -54,7 +54,9 @@ export class TestStack {
 }
 
 /** Starts a stack before the file's tests and stops it after them; what is left of it then fails the file. */
-export function useStack(): () => TestStack {
+export function useStack(
+  hostAgentEnvironment: (stateDir: string) => NodeJS.ProcessEnv = () => ({}),
+): () => TestStack {
   let running: TestStack | undefined;
   let stateDir: string | undefined;
 
@@ -62,7 +64,12 @@ export function useStack(): () => TestStack {
     stateDir = await mkdtemp(join(tmpdir(), 'sandgate-e2e-'));
     const places = { ...locations(process.env), stateDir };
     const installation = await setUp(places, process.env, silentProgress);
-    const stack = await startStack({ locations: places, installation, port: 0 });
+    const stack = await startStack({
+      locations: places,
+      installation,
+      port: 0,
+      hostAgentEnvironment: hostAgentEnvironment(stateDir),
+    });
     running = new TestStack(stack, new ApiClient(stack.url, await stack.token()));
   }, START_TIMEOUT_MS);
 

@@ -36,7 +36,23 @@ describe('the configuration of the agent', () => {
     expect(read.ok && read.value.enrolmentToken).toBeUndefined();
   });
 
+  test('keeps no more sandboxes ahead than the host can spare', () => {
+    const pool = (more: NodeJS.ProcessEnv) => {
+      const read = readConfiguration({ ...ENVIRONMENT, ...more });
+      return read.ok ? read.value.pool : undefined;
+    };
+    expect(pool({ SANDGATE_CAPACITY: '100' })).toMatchObject({ floor: 1, ceiling: 8, image: 'python' });
+    expect(pool({ SANDGATE_CAPACITY: '8' })).toMatchObject({ floor: 1, ceiling: 2 });
+    expect(pool({ SANDGATE_CAPACITY: '3' })).toMatchObject({ floor: 0, ceiling: 0 });
+    expect(pool({ SANDGATE_POOL_CEILING: '20', SANDGATE_POOL_FLOOR: '5' })).toMatchObject({
+      floor: 5,
+      ceiling: 20,
+    });
+  });
+
   test.each([
+    ['SANDGATE_POOL_IMPORTS', 'os; import x'],
+    ['SANDGATE_POOL_FLOOR', '-1'],
     ['SANDGATE_EDGE_URL', 'ftp://edge.example'],
     ['SANDGATE_STATE_DIR', undefined],
     ['SANDGATE_CAPACITY', '0'],

@@ -79,6 +79,12 @@ describe('a configuration', () => {
       /not usable/,
     ],
     [
+      'an origin of HTTP tools with a path',
+      { HTTP_TOOL_ORIGINS: '["https://a.test/x"]' },
+      /HTTP_TOOL_ORIGINS/,
+    ],
+    ['origins of HTTP tools that are no list', { HTTP_TOOL_ORIGINS: '"*"' }, /HTTP_TOOL_ORIGINS/],
+    [
       'keys at a URL without TLS',
       { ISSUERS: JSON.stringify([{ ...keyless, jwks_url: 'http://a.test/k' }]) },
       /https/,

@@ -92,7 +92,9 @@ function principalOf(input: Record<string, unknown>, issuer: Issuer): Outcome<Te
   if (!claims.success) {
     return refuse(`the claim ${String(claims.error.issues[0]?.path[0])} does not have its form`);
   }
-  const { iat, exp, sub, client_id, scope } = claims.data;
+  const { iat, exp, sub, client_id, scope, jti } = claims.data;
+  // Whoever stole it has no key to prove: taken as a Bearer token, the binding would be worth nothing.
+  if (input.cnf !== undefined) return refuse('the token is bound to a key (cnf), and is no Bearer token');
   if (exp - iat > MAX_TOKEN_LIFETIME_S) {
     return refuse(`the token must live for at most ${MAX_TOKEN_LIFETIME_S} s`);
   }
@@ -110,6 +112,7 @@ function principalOf(input: Record<string, unknown>, issuer: Issuer): Outcome<Te
     subject: sub,
     client: client_id,
     scopes,
+    tokenId: jti,
     expiresAtMs: exp * 1_000,
   });
 }

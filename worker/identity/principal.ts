@@ -6,6 +6,8 @@ export interface TenantPrincipal {
   /** OAuth client that the token was issued to. */
   client: string;
   scopes: ReadonlySet<string>;
+  /** `jti` of the token. */
+  tokenId: string;
   /** `exp` of the token. */
   expiresAtMs: number;
 }

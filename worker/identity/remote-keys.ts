@@ -9,7 +9,8 @@ import type { VerificationKey } from './verification-key.ts';
 
 export const JWKS_TIMEOUT_MS = 5_000;
 export const JWKS_COOLDOWN_MS = 30_000;
-export const JWKS_MAX_AGE_MS = 600_000;
+/** With the time that a verified token is remembered: a key that its issuer took back is refused within a minute. */
+export const JWKS_MAX_AGE_MS = 35_000;
 /** How long keys serve on while the issuer cannot be asked. */
 export const JWKS_LAST_GOOD_MS = 86_400_000;
 /** Pause after a failed attempt while there are no keys at all: every token waits for the next one. */

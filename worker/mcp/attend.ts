@@ -2,7 +2,7 @@
 import { failure, type Outcome } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { type AttendedCall, awaitCall } from '../routes/attended-call.ts';
-import { streamExecute } from '../routes/session-stream.ts';
+import { streamEvents } from '../routes/session-stream.ts';
 import { streamEventsOf } from './event-source.ts';
 import { OutputProgress } from './progress.ts';
 import type { McpCallContext } from './tool.ts';
@@ -13,7 +13,10 @@ export async function attend(
   stop: () => Promise<Outcome<unknown>>,
 ): Promise<Outcome<Execution>> {
   if (signal.aborted) return failure('execution_not_running', 'the call was cancelled before it began');
-  const ended = onProgress === undefined ? awaitCall(call) : awaitWithProgress(call, onProgress);
+  const ended =
+    onProgress === undefined || call.edge !== undefined
+      ? awaitCall(call)
+      : awaitWithProgress(call, onProgress);
   let stopping: Promise<void> | undefined;
   const onAbort = () => {
     stopping = stopped(stop);
@@ -38,17 +41,18 @@ async function stopped(stop: () => Promise<Outcome<unknown>>): Promise<void> {
   }
 }
 
-/** The result is read at the end by the key of the call: its stream does not repeat the text that it gave. */
+/** The result is read at the end: the stream does not repeat the text that it gave. */
 async function awaitWithProgress(
   call: AttendedCall,
   onProgress: NonNullable<McpCallContext['onProgress']>,
 ): Promise<Outcome<Execution>> {
-  const { session, input } = call;
-  const opened = await streamExecute(session, { ...input, body: { ...input.body, stream: true } });
-  if (!opened.ok) return opened;
+  const accepted = await call.accepted();
+  if (!accepted.ok) return accepted;
   const progress = new OutputProgress(onProgress);
   try {
-    for await (const event of streamEventsOf(opened.value.body ?? new ReadableStream())) {
+    const { execution_id: executionId } = accepted.value;
+    const opened = await streamEvents(call.session, { executionId, encoding: 'utf-8', lastEventId: null });
+    for await (const event of streamEventsOf(opened.body ?? new ReadableStream())) {
       if (event.event === 'stdout' || event.event === 'stderr') progress.took(event.text);
     }
   } catch {

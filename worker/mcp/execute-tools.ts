@@ -1,8 +1,10 @@
 /** The caller's tools over MCP: each runs in a session that exists, or in one of its own. */
+import type { CallToolResult } from '@modelcontextprotocol/server';
 import * as z from 'zod';
 import { utf8 } from '../../shared/encoding.ts';
-import type { Outcome } from '../../shared/errors.ts';
+import { type Outcome, success } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
+import { newId, newSessionId } from '../../shared/ids.ts';
 import { CreateSessionSchema } from '../../shared/session.ts';
 import { without } from '../formats/json-schema.ts';
 import { mcpTool } from '../formats/mcp.ts';
@@ -12,11 +14,11 @@ import { attendedCall, stopCall } from '../routes/attended-call.ts';
 import { UNSAFE } from '../routes/object-calls.ts';
 import { type OwnSession, ownSession } from '../routes/own-session.ts';
 import { callInOwnSession } from '../routes/own-session-call.ts';
-import { checkCall } from '../tools/check-call.ts';
 import type { JsonSchema, ToolDefinition } from '../tools/definition.ts';
+import { resolveCall } from '../tools/resolve-call.ts';
 import { attend } from './attend.ts';
 import { type CallOptions, splitCall, withCallOptions } from './call-options.ts';
-import { ExecutionContentSchema, executionResult, failureResult } from './result.ts';
+import { ExecutionContentSchema, executionResult, failureResult, structuredResult } from './result.ts';
 import type { McpCallContext, McpServerTool } from './tool.ts';
 
 const outputSchema: JsonSchema & { type: 'object' } = {
@@ -34,33 +36,64 @@ export function executeTool(
     listed: {
       ...listed,
       inputSchema: withCallOptions(listed.inputSchema, { needsSession: !mayCreate }),
-      outputSchema,
+      outputSchema: ownOutput(tool) ?? outputSchema,
     },
     call: async (given, context) => {
       const { args, options } = splitCall(given, tool.inputSchema);
-      const outcome = await run(tool, { args, options }, context);
+      const call = { args: withoutAbsent(args, tool.inputSchema), options };
+      const outcome = await run(tool.name, call, context);
       if (!outcome.ok) return failureResult(outcome);
-      return executionResult(outcome.value, { sessionEnded: options.session_id === undefined });
+      const about = { sessionEnded: options.session_id === undefined };
+      return ownOutput(tool) === undefined
+        ? executionResult(outcome.value, about)
+        : structuredResult(outcome.value, about);
     },
   };
 }
 
+/** A tool that says what it gives gives that, and nothing around it. */
+function ownOutput({ outputSchema: own }: ToolDefinition): (JsonSchema & { type: 'object' }) | undefined {
+  return own?.type === 'object' ? { ...own, type: 'object' } : undefined;
+}
+
+/** A tool that is not listed under a name of its own here. */
+export async function callByName(
+  name: string,
+  call: { args: Record<string, unknown>; options: CallOptions },
+  context: McpCallContext,
+): Promise<CallToolResult> {
+  const outcome = await run(name, call, context);
+  if (!outcome.ok) return failureResult(outcome);
+  return executionResult(outcome.value, { sessionEnded: call.options.session_id === undefined });
+}
+
 async function run(
-  tool: ToolDefinition,
+  name: string,
   { args, options }: { args: Record<string, unknown>; options: CallOptions },
   context: McpCallContext,
 ): Promise<Outcome<Execution>> {
   const { exchange } = context;
   const { session_id, timeout_ms } = options;
-  const call = checkCall(
+  const resolved = await resolveCall(
     exchange,
-    { tool_name: tool.name, arguments: withoutAbsent(args, tool.inputSchema) },
+    { tool_name: name, arguments: args, ...(timeout_ms === undefined ? {} : { timeout_ms }) },
     { root: '', scopes: session_id === undefined ? ['sessions:write'] : [] },
   );
-  const body = { ...call, ...(timeout_ms === undefined ? {} : { timeout_ms }) };
-  const idempotency = await keyOf(options, body, context);
+  const body = resolved.call;
+  const idempotency = await keyOf(options, { name, args, timeout_ms }, context);
+  if (session_id === undefined && resolved.performance !== undefined) {
+    const sessionId = await newSessionId(exchange.configuration.tagKey, exchange.principal.tenant);
+    const ids = { sessionId, executionId: newId('exe') };
+    return success(resolved.finish(await resolved.performance.run(ids, context.signal)));
+  }
   const attendIn = (session: OwnSession, stop: 'call' | 'session') => {
-    const attended = attendedCall(exchange, session, { body, idempotency });
+    const attended = attendedCall(exchange, session, {
+      body,
+      idempotency,
+      resolved,
+      stream: context.onProgress !== undefined,
+      ephemeral: stop === 'session',
+    });
     return attend(attended, context, () =>
       stop === 'call' ? stopCall(attended) : session.call((stub) => stub.destroy(session.caller), UNSAFE),
     );

@@ -1,4 +1,4 @@
-/** A list in pages: a cursor names the last entry that was given, so it holds over changes of the list. */
+/** A list in pages, from tools at hand and tools of the catalogue: a cursor names the last entry that was given. */
 import { fromBase64Url, toBase64Url, utf8 } from '../../shared/encoding.ts';
 
 export interface Page<T> {
@@ -8,26 +8,27 @@ export interface Page<T> {
 
 const PREFIX = 'after:';
 
-/** Names are in ascending order. `undefined` for a cursor that is none. */
-export function pageOf<T>(
-  all: readonly T[],
+/**
+ * Both in the order of their names, those after the cursor only. Where the catalogue has more, what stands behind its
+ * last one waits for the next page.
+ */
+export function mergedPage<T>(
+  atHand: readonly T[],
+  catalogue: { entries: readonly T[]; next: string | null },
   nameOf: (entry: T) => string,
-  { cursor, size }: { cursor: string | undefined; size: number },
-): Page<T> | undefined {
-  const after = cursor === undefined ? undefined : nameIn(cursor);
-  if (cursor !== undefined && after === undefined) return undefined;
-  const rest = after === undefined ? all : all.filter((entry) => nameOf(entry) > after);
-  const entries = rest.slice(0, size);
-  const last = entries.at(-1);
-  const hasMore = rest.length > entries.length && last !== undefined;
-  return { entries, nextCursor: hasMore ? cursorAfter(nameOf(last)) : undefined };
+): Page<T> {
+  const { next } = catalogue;
+  const before = next === null ? atHand : atHand.filter((entry) => nameOf(entry) <= next);
+  const entries = [...before, ...catalogue.entries].toSorted((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1));
+  return { entries, nextCursor: next === null ? undefined : cursorAfter(next) };
 }
 
-function cursorAfter(name: string): string {
+export function cursorAfter(name: string): string {
   return toBase64Url(utf8(`${PREFIX}${name}`));
 }
 
-function nameIn(cursor: string): string | undefined {
+/** `undefined` for a cursor that is none. */
+export function nameInCursor(cursor: string): string | undefined {
   const bytes = fromBase64Url(cursor);
   if (bytes === undefined) return undefined;
   const text = new TextDecoder().decode(bytes);

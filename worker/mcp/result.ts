@@ -3,6 +3,7 @@ import type { CallToolResult } from '@modelcontextprotocol/server';
 import * as z from 'zod';
 import type { Failure } from '../../shared/errors.ts';
 import { type Execution, ExecutionSchema } from '../../shared/execution.ts';
+import { isSchema } from '../formats/json-schema.ts';
 import { clip } from '../rendering/clip.ts';
 import { DEFAULT_MAX_CHARACTERS, executionText } from '../rendering/execution-text.ts';
 import { failureText } from '../rendering/failure-text.ts';
@@ -52,6 +53,15 @@ export function executionResult(
     structuredContent: { ...contentOf(execution, sessionEnded) },
     isError: execution.status !== 'succeeded',
   };
+}
+
+/** What the tool gave, as its own schema has it; the execution itself is in the text where it failed. */
+export function structuredResult(execution: Execution, about: { sessionEnded: boolean }): CallToolResult {
+  const { structuredContent: _, ...result } = executionResult(execution, about);
+  const { structured, status } = execution;
+  return status === 'succeeded' && isSchema(structured)
+    ? { ...result, structuredContent: { ...structured } }
+    : result;
 }
 
 export function failureResult(failure: Failure): CallToolResult {

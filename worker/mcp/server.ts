@@ -8,22 +8,31 @@ import {
 } from '@modelcontextprotocol/server';
 import { failure } from '../../shared/errors.ts';
 import { exportedNames, MCP_NAMES } from '../formats/names.ts';
-import { Refusal } from '../middleware/refusal.ts';
+import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
 import type { Exchange } from '../routes/route.ts';
 import { callableTools } from '../tools/catalogue.ts';
+import type { ToolDefinition } from '../tools/definition.ts';
+import { hasToolScope, mayUse } from '../tools/policy.ts';
+import { definitionOf } from '../tools/registered.ts';
+import { storedTools } from '../tools/resolve-call.ts';
 import type { CallCancellation, CancellableCall } from './cancellation.ts';
+import { discoveryTools } from './discovery-tools.ts';
 import { executeTool } from './execute-tools.ts';
-import { pageOf } from './pages.ts';
+import { mergedPage, nameInCursor } from './pages.ts';
 import { failureResult } from './result.ts';
 import { SESSION_TOOLS_SCOPE, sessionTools } from './session-tools.ts';
 import type { McpServerTool } from './tool.ts';
 
 const IDENTITY = { name: 'sandgate', title: 'Sandgate', version: '1' };
 const PAGE_SIZE = 100;
+/** Schemas may be large: a page stays under a megabyte. */
+const MAX_PAGE_CHARACTERS = 512 * 1024;
 const MAX_NAME_CHARACTERS = 128;
 const INSTRUCTIONS =
   'Isolated computers. create_session gives one whose files, variables and processes live on; pass its session_id to ' +
-  'the other tools. Without session_id a call has a computer of its own, which is gone afterwards.';
+  'the other tools. Without session_id a call has a computer of its own, which is gone afterwards. search_tools finds ' +
+  'further tools by what they do; call_tool calls them.';
 
 export interface ServerOptions {
   /** For a client that cancels by messages; one of the newer era closes its stream. */
@@ -36,16 +45,19 @@ export async function serverFor(
   exchange: Exchange<'tenant'>,
   { cancellation, isBatch }: ServerOptions,
 ): Promise<Server> {
-  const tools = await toolsOf(exchange);
+  const tools = await toolsAtHand(exchange);
   const server = new Server(IDENTITY, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
-  server.setRequestHandler('tools/list', ({ params }) => {
-    const page = pageOf(tools, ({ listed }) => listed.name, { cursor: params?.cursor, size: PAGE_SIZE });
-    if (page === undefined) throw invalidParams('the cursor is not one of this list');
+  server.setRequestHandler('tools/list', async ({ params }) => {
+    const after = params?.cursor === undefined ? null : nameInCursor(params.cursor);
+    if (after === undefined) throw invalidParams('the cursor is not one of this list');
+    const page = await listedTools(exchange, tools, after);
     const listed = page.entries.map((tool) => tool.listed);
     return { tools: listed, ...(page.nextCursor === undefined ? {} : { nextCursor: page.nextCursor }) };
   });
   server.setRequestHandler('tools/call', async ({ params }, context) => {
-    const tool = tools.find(({ listed }) => listed.name === params.name);
+    const tool =
+      tools.find(({ listed }) => listed.name === params.name) ??
+      (await registeredTool(exchange, params.name));
     if (tool === undefined) throw unknownTool(params.name, tools);
     const { id, signal } = context.mcpReq;
     const call = cancellation?.enter(id) ?? { signal, leave: async () => {} };
@@ -60,20 +72,49 @@ export async function serverFor(
   return server;
 }
 
-/** In the order of their names. */
-async function toolsOf({ principal }: Exchange<'tenant'>): Promise<McpServerTool[]> {
+/** Those that need no catalogue, in the order of their names. */
+async function toolsAtHand({ principal }: Exchange<'tenant'>): Promise<McpServerTool[]> {
   const callable = callableTools(principal);
   const mayCreate = principal.scopes.has(SESSION_TOOLS_SCOPE);
-  const names = await exportedNames(
-    callable.map(({ name }) => name),
-    MCP_NAMES,
+  const executing = callable.map((tool) => executeTool(tool, tool.name, { mayCreate }));
+  const mayCall = hasToolScope(principal.scopes);
+  return [...(mayCreate ? sessionTools : []), ...(mayCall ? discoveryTools : []), ...executing].toSorted(
+    (a, b) => (a.listed.name < b.listed.name ? -1 : 1),
   );
-  const executing = callable.map((tool) =>
-    executeTool(tool, names.get(tool.name) ?? tool.name, { mayCreate }),
+}
+
+async function listedTools(
+  exchange: Exchange<'tenant'>,
+  atHand: readonly McpServerTool[],
+  after: string | null,
+) {
+  const { env, principal } = exchange;
+  const filter = { scopes: [...principal.scopes], order: 'mcp_name' as const };
+  const bounds = { after, limit: PAGE_SIZE, maxCharacters: MAX_PAGE_CHARACTERS };
+  const listed = unwrap(
+    await catalogueCalls(env, principal.tenant)((stub) => stub.list({ ...filter, ...bounds }), SAFE),
   );
-  return [...(mayCreate ? sessionTools : []), ...executing].toSorted((a, b) =>
-    a.listed.name < b.listed.name ? -1 : 1,
-  );
+  const entries = await Promise.all(listed.tools.map((tool) => registered(exchange, definitionOf(tool))));
+  const rest = after === null ? atHand : atHand.filter((tool) => tool.listed.name > after);
+  return mergedPage(rest, { entries, next: listed.next }, (tool) => tool.listed.name);
+}
+
+/** By the name that it has here; undefined for one that this caller may not use. */
+async function registeredTool(
+  exchange: Exchange<'tenant'>,
+  name: string,
+): Promise<McpServerTool | undefined> {
+  const [stored] = await storedTools(exchange, [name], 'mcp_name');
+  if (stored === undefined) return undefined;
+  const { tool } = stored;
+  const guarded = { requiredScopes: tool.required_scopes, category: tool.category };
+  return mayUse(exchange.principal, guarded) ? registered(exchange, definitionOf(tool)) : undefined;
+}
+
+async function registered({ principal }: Exchange<'tenant'>, tool: ToolDefinition): Promise<McpServerTool> {
+  const names = await exportedNames([tool.name], MCP_NAMES);
+  const mayCreate = principal.scopes.has(SESSION_TOOLS_SCOPE);
+  return executeTool(tool, names.get(tool.name) ?? tool.name, { mayCreate });
 }
 
 async function answer(

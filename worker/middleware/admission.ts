@@ -17,7 +17,12 @@ interface Entry extends RateState {
   leased: number;
   /** Whether a request is asking for a block now: others then ask for one request only, not for a block each. */
   isLeasing: boolean;
+  disabled: boolean;
+  revision: number | undefined;
+  revokedTokens: ReadonlySet<string>;
 }
+
+export type Lease = (count: number, revision: number | undefined) => Promise<Outcome<RequestLease>>;
 
 const MAX_TENANTS = 1_024;
 const BLOCKS_PER_WINDOW = 60;
@@ -33,12 +38,15 @@ export class Admission {
     return entry !== undefined && entry.limit > 0 && nowMs < entry.resetMs ? entry : undefined;
   }
 
+  /** Why the tenant's operator lets this token call no more, as far as is known since the last lease. */
+  barOf(tenant: string, tokenId: string): string | undefined {
+    const entry = this.#entries.get(tenant);
+    if (entry?.disabled === true) return 'the tenant is disabled';
+    return entry?.revokedTokens.has(tokenId) === true ? 'the token is revoked' : undefined;
+  }
+
   /** Spends one request, or refuses with `rate_limited`. */
-  async admit(
-    tenant: string,
-    nowMs: number,
-    ask: { limit: number; lease: (count: number) => Promise<Outcome<RequestLease>> },
-  ): Promise<RateState> {
+  async admit(tenant: string, nowMs: number, ask: { limit: number; lease: Lease }): Promise<RateState> {
     const entry = this.#entryOf(tenant);
     if (nowMs >= entry.resetMs) entry.leased = 0;
     if (entry.leased === 0) await this.#renew(entry, nowMs, ask);
@@ -47,17 +55,13 @@ export class Admission {
     return { limit: entry.limit, remaining: entry.remaining + entry.leased, resetMs: entry.resetMs };
   }
 
-  async #renew(
-    entry: Entry,
-    nowMs: number,
-    ask: { limit: number; lease: (count: number) => Promise<Outcome<RequestLease>> },
-  ): Promise<void> {
+  async #renew(entry: Entry, nowMs: number, ask: { limit: number; lease: Lease }): Promise<void> {
     // The object said that it is empty until then: nothing to ask.
     if (entry.limit > 0 && entry.remaining === 0 && nowMs < entry.resetMs) return;
     const block = Math.max(1, Math.floor(ask.limit / BLOCKS_PER_WINDOW));
     const isFirst = !entry.isLeasing;
     entry.isLeasing = true;
-    const leased = await ask.lease(isFirst ? block : 1).finally(() => {
+    const leased = await ask.lease(isFirst ? block : 1, entry.revision).finally(() => {
       if (isFirst) entry.isLeasing = false;
     });
     if (!leased.ok) throw new Refusal(leased);
@@ -65,6 +69,11 @@ export class Admission {
     entry.limit = leased.value.limit;
     entry.remaining = leased.value.remaining;
     entry.resetMs = nowMs + leased.value.reset_s * 1_000;
+    const { disabled, revision, revokedTokens } = leased.value.standing;
+    entry.disabled = disabled;
+    if (revokedTokens === null) return;
+    entry.revision = revision;
+    entry.revokedTokens = new Set(revokedTokens);
   }
 
   #entryOf(tenant: string): Entry {
@@ -74,7 +83,16 @@ export class Admission {
       const oldest = this.#entries.keys().next();
       if (!oldest.done) this.#entries.delete(oldest.value);
     }
-    const entry: Entry = { leased: 0, isLeasing: false, limit: 0, remaining: 0, resetMs: 0 };
+    const entry: Entry = {
+      leased: 0,
+      isLeasing: false,
+      limit: 0,
+      remaining: 0,
+      resetMs: 0,
+      disabled: false,
+      revision: undefined,
+      revokedTokens: new Set(),
+    };
     this.#entries.set(tenant, entry);
     return entry;
   }

@@ -59,6 +59,14 @@ export function requireScopes(
   throw insufficientScope(`the token lacks ${missing.join(', ')}`, scopes, configuration);
 }
 
+/** A token that verifies and that its tenant's operator has barred. */
+export function barred(detail: string, scopes: readonly string[], configuration: Configuration): Refusal {
+  return new Refusal(
+    failure('unauthenticated', detail),
+    challenge(configuration, { scopes, error: 'invalid_token', description: detail }),
+  );
+}
+
 export function insufficientScope(
   detail: string,
   scopes: readonly string[],

@@ -19,5 +19,5 @@ export async function isProof(
   return key !== undefined && (await verifySignature(signature, proofMessage(link), key));
 }
 
-/** WebSocket close codes (RFC 6455 section 7.4.1). */
-export const CLOSE = { normal: 1000, violation: 1008, tooBig: 1009, internal: 1011 } as const;
+/** WebSocket close codes (RFC 6455 section 7.4.1), and one of ours for a peer that sends too much too fast. */
+export const CLOSE = { normal: 1000, violation: 1008, tooBig: 1009, internal: 1011, tooFast: 4029 } as const;

@@ -96,6 +96,9 @@ function headers(route: RouteDocumentation): JsonSchema[] {
 }
 
 function requestBodyOf(route: RouteDocumentation, components: Components): JsonSchema | undefined {
+  if (route.streamed !== undefined) {
+    return { required: true, content: { [route.streamed.mediaType]: { schema: {} } } };
+  }
   if (route.raw !== undefined) {
     const content = route.raw.mediaTypes.map((mediaType) => [
       mediaType,
@@ -163,6 +166,7 @@ function errorsOf(route: RouteDocumentation): ErrorCode[] {
   if (route.access.kind === 'tenant') codes.push('insufficient_scope', 'rate_limited');
   if (route.access.kind !== 'public' || route.body !== undefined) codes.push('overloaded', 'object_reset');
   if (route.query !== undefined || Object.keys(route.headers ?? {}).length > 0) codes.push('invalid_request');
+  if (route.streamed !== undefined) codes.push('unsupported_media_type');
   if (route.body !== undefined || route.raw !== undefined) {
     codes.push('invalid_request', 'invalid_json', 'payload_too_large', 'unsupported_media_type');
   }

@@ -1,9 +1,11 @@
-/** A call that somebody waits for and may give up: accepted, awaited, and stopped by the key that it was accepted with. */
+/** A call that somebody waits for and may give up: accepted once, then awaited and stopped by its id. */
 import { type Outcome, success } from '../../shared/errors.ts';
 import { type Execute, ExecuteSchema, type Execution } from '../../shared/execution.ts';
 import { randomHandle } from '../../shared/ids.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
 import type { ExecuteInput } from '../objects/session/port.ts';
+import type { ResolvedCall } from '../tools/resolve-call.ts';
+import { type EdgeRun, edgeRun } from './edge-call.ts';
 import { SAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
 import type { Exchange } from './route.ts';
@@ -11,7 +13,15 @@ import type { Exchange } from './route.ts';
 export interface AttendedCall {
   session: OwnSession;
   input: ExecuteInput;
+  ephemeral: boolean;
+  /** Takes the call in, the first time that it is called. */
+  accepted: () => Promise<Outcome<Execution>>;
+  /** Of a call that runs at the edge: its one run, begun when it is accepted. */
+  edge: EdgeRun | undefined;
+  finish: Attended['finish'];
 }
+
+type Attended = Pick<ResolvedCall<Execute>, 'calledAs' | 'performance' | 'finish'>;
 
 export function attendedCall(
   exchange: Exchange<'tenant'>,
@@ -19,46 +29,96 @@ export function attendedCall(
   call: {
     body: Pick<Execute, 'tool_name' | 'arguments'> & { timeout_ms?: number };
     idempotency: Idempotency | null;
+    resolved: Attended;
+    /** Whether its output is read along. */
+    stream?: boolean;
+    /** Whether the session ends with the call. */
+    ephemeral?: boolean;
   },
 ): AttendedCall {
+  const input: ExecuteInput = {
+    calledAs: call.resolved.calledAs,
+    caller: session.caller,
+    // Nobody writes to a call that is only awaited, so it reads the end of its input at once.
+    body: ExecuteSchema.parse({ ...call.body, stdin: false, stream: call.stream ?? false }),
+    idempotency: call.idempotency ?? (call.ephemeral === true ? ownKey() : null),
+    requestId: exchange.requestId,
+    admittedMs: exchange.receivedMs,
+  };
+  const { performance } = call.resolved;
+  let accepting: Promise<Outcome<Execution>> | undefined;
   return {
     session,
-    input: {
-      caller: session.caller,
-      // Nobody writes to a call that is only awaited, so it reads the end of its input at once.
-      body: ExecuteSchema.parse({ ...call.body, stdin: false }),
-      idempotency: call.idempotency ?? ownKey(),
-      requestId: exchange.requestId,
-      admittedMs: exchange.receivedMs,
+    edge:
+      performance === undefined
+        ? undefined
+        : edgeRun(session, { performance, idempotency: call.idempotency }),
+    finish: call.resolved.finish,
+    input,
+    ephemeral: call.ephemeral ?? false,
+    accepted: () => {
+      // With a key a repeated call finds the first one, so it may be repeated after a reset.
+      accepting ??= session.call((stub) => stub.accept(input), { safe: input.idempotency !== null });
+      return accepting;
     },
   };
 }
 
-/** A key that no other call has: with it the call can be asked for again. */
+/** A key that no other call has: what ends with its session is only found by one afterwards. */
 function ownKey(): Idempotency {
   return { key: `call:${randomHandle()}`, fingerprint: '' };
 }
 
-/** Resolves when the call has its place in the session's queue. Calls that are accepted in turn run in turn. */
-export function acceptCall({ session, input }: AttendedCall): Promise<Outcome<Execution>> {
-  const detached = { ...input, body: { ...input.body, detach: true } };
-  return session.call((stub) => stub.execute(detached), SAFE);
+/**
+ * Resolves when the call has its place in the session's queue, or has begun at the edge. Calls that are accepted in turn
+ * run in turn.
+ */
+export async function acceptCall({ accepted, edge }: AttendedCall): Promise<Outcome<Execution | null>> {
+  if (edge !== undefined) {
+    const begun = await edge.begin();
+    // Whoever waits for it sees what becomes of it.
+    if (begun.ok) edge.end().catch(() => undefined);
+    return begun;
+  }
+  return accepted();
 }
 
 /** Resolves at the end. A call that was not accepted yet is. */
-export function awaitCall({ session, input }: AttendedCall): Promise<Outcome<Execution>> {
-  return session.call((stub) => stub.execute(input), SAFE);
+export async function awaitCall({
+  session,
+  input,
+  ephemeral,
+  accepted,
+  edge,
+  finish,
+}: AttendedCall): Promise<Outcome<Execution>> {
+  if (edge !== undefined) {
+    const ended = await edge.end();
+    return ended.ok ? success(finish(ended.value)) : ended;
+  }
+  if (ephemeral) {
+    const executed = await session.call((stub) => stub.execute(input), SAFE);
+    return executed.ok ? success(finish(executed.value)) : executed;
+  }
+  const call = await accepted();
+  if (!call.ok) return call;
+  const { execution_id } = call.value;
+  const executed = await session.call((stub) => stub.wait(session.caller, execution_id), SAFE);
+  return executed.ok ? success(finish(executed.value)) : executed;
 }
 
 /** Stops the call, wherever it is on its way. */
 export async function stopCall(call: AttendedCall): Promise<Outcome<null>> {
+  if (call.edge !== undefined) {
+    call.edge.stop();
+    return success(null);
+  }
   const accepted = await acceptCall(call);
   if (!accepted.ok) return accepted;
+  if (accepted.value === null) return success(null);
+  const { execution_id } = accepted.value;
   const { session } = call;
-  const stopped = await session.call(
-    (stub) => stub.interrupt(session.caller, accepted.value.execution_id),
-    SAFE,
-  );
+  const stopped = await session.call((stub) => stub.interrupt(session.caller, execution_id), SAFE);
   // It ended by itself in between.
   return stopped.ok || stopped.code === 'execution_not_running' ? success(null) : stopped;
 }

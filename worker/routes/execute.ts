@@ -3,13 +3,15 @@
 import type * as z from 'zod';
 import { type Outcome, success } from '../../shared/errors.ts';
 import { type Execute, ExecuteSchema, type Execution, ExecutionSchema } from '../../shared/execution.ts';
+import { newId, newSessionId } from '../../shared/ids.ts';
 import type { Scope } from '../../shared/scopes.ts';
 import { CreateSessionSchema } from '../../shared/session.ts';
 import { BUILT_IN_TOOLS } from '../../shared/tool.ts';
 import { invalid } from '../middleware/body.ts';
 import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { checkCall } from '../tools/check-call.ts';
+import { type ResolvedCall, resolveCall } from '../tools/resolve-call.ts';
+import { edgeRun } from './edge-call.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
 import { type OwnSession, ownSession } from './own-session.ts';
 import { callInOwnSession } from './own-session-call.ts';
@@ -22,6 +24,8 @@ export const TOOL_SCOPES: readonly Scope[] = Object.values(BUILT_IN_TOOLS).map((
 
 export const EXECUTE_ERRORS = [
   'tool_not_found',
+  'tool_unavailable',
+  'approval_required',
   'idempotency_conflict',
   'idempotency_in_progress',
   'queue_full',
@@ -55,10 +59,11 @@ const executeInSession = defineRoute({
   },
   errors: ['not_found', ...EXECUTE_ERRORS],
   handle: async (exchange, { params, body, raw }) => {
-    const call = checkCall(exchange, body);
+    const resolved = await resolveCall(exchange, body);
     const session = await ownSession(exchange, params.session_id);
     const input = {
-      body: withMode(exchange.request, call),
+      resolved,
+      body: withMode(exchange.request, resolved.call),
       idempotency: await idempotencyOf({
         header: exchange.request.headers.get('Idempotency-Key'),
         route: `POST /v1/sessions/${session.sessionId}/execute`,
@@ -72,7 +77,7 @@ const executeInSession = defineRoute({
 
 /** A call and the session that it gets: it ends with the call, so there is nothing to detach to. */
 const OneCallSchema = ExecuteSchema.omit({ detach: true }).extend(
-  CreateSessionSchema.pick({ image: true, limits: true, env: true, pool: true }).shape,
+  CreateSessionSchema.pick({ image: true, limits: true, env: true, network: true, pool: true }).shape,
 );
 
 const executeOnce = defineRoute({
@@ -86,39 +91,66 @@ const executeOnce = defineRoute({
   answers: { 200: EXECUTED },
   errors: [...EXECUTE_ERRORS, ...CREATE_ERRORS],
   handle: async (exchange, { body, raw }) => {
-    const call = checkCall(exchange, body, { scopes: ['sessions:write'] });
+    const resolved = await resolveCall(exchange, body, { scopes: ['sessions:write'] });
     const idempotency = await idempotencyOf({
       header: exchange.request.headers.get('Idempotency-Key'),
       route: 'POST /v1/execute',
       subject: exchange.principal.subject,
       body: raw.bytes,
     });
-    const answer = runOnce(exchange, call, idempotency);
+    const answer = runOnce(exchange, resolved, idempotency);
     // A client that goes away does not stop it half-way between the session and its call.
     exchange.waitUntil(answer.catch(() => undefined));
     return unwrap(await answer);
   },
 });
 
-function runOnce(
+async function runOnce(
   exchange: Exchange<'tenant'>,
-  body: z.infer<typeof OneCallSchema>,
+  resolved: ResolvedCall<z.infer<typeof OneCallSchema>>,
   idempotency: Idempotency | null,
 ): Promise<Outcome<Response>> {
-  const { image, limits, env, pool, ...call } = body;
-  const input = { body: withMode(exchange.request, { ...call, detach: false }), idempotency };
-  return callInOwnSession(exchange, { place: { image, limits, env, pool }, idempotency }, (session) =>
-    runIn(exchange, session, input),
+  const { image, limits, env, network, pool, ...call } = resolved.call;
+  const body = withMode(exchange.request, { ...call, detach: false });
+  const input = { resolved, body, idempotency };
+  if (resolved.performance !== undefined) {
+    requireOneAnswer(body);
+    // The ids of a session that nothing was made for: the answer is the same as of any other call.
+    const sessionId = await newSessionId(exchange.configuration.tagKey, exchange.principal.tenant);
+    const ids = { sessionId, executionId: newId('exe') };
+    const execution = await resolved.performance.run(ids, exchange.request.signal);
+    return success(reply(200, resolved.finish(execution)));
+  }
+  return callInOwnSession(
+    exchange,
+    { place: { image, limits, env, network, pool }, idempotency },
+    (session) => runIn(exchange, session, input),
   );
+}
+
+interface RunInput {
+  resolved: Pick<ResolvedCall<Execute>, 'calledAs' | 'performance' | 'finish'>;
+  body: Execute;
+  idempotency: Idempotency | null;
 }
 
 async function runIn(
   exchange: Exchange<'tenant'>,
   session: OwnSession,
-  input: { body: Execute; idempotency: Idempotency | null },
+  { resolved, ...input }: RunInput,
 ): Promise<Outcome<Response>> {
+  if (resolved.performance !== undefined) {
+    requireOneAnswer(input.body);
+    const { performance } = resolved;
+    const running = edgeRun(session, { performance, idempotency: input.idempotency }).end();
+    // A client that goes away does not keep the end from being written.
+    exchange.waitUntil(running.catch(() => undefined));
+    const ended = await running;
+    return ended.ok ? success(reply(200, resolved.finish(ended.value))) : ended;
+  }
   const whole = {
     ...input,
+    calledAs: resolved.calledAs,
     caller: session.caller,
     requestId: exchange.requestId,
     admittedMs: exchange.receivedMs,
@@ -127,7 +159,15 @@ async function runIn(
   // With a key a repeated call finds the first one, so it may be repeated after a reset.
   const executed = await session.call((stub) => stub.execute(whole), { safe: false });
   if (!executed.ok) return executed;
-  return success(executionReply(executed.value, input.body.detach));
+  const execution = input.body.detach ? executed.value : resolved.finish(executed.value);
+  return success(executionReply(execution, input.body.detach));
+}
+
+/** A call at the edge has nothing to stream or to come back to. */
+function requireOneAnswer({ stream, detach }: Execute): void {
+  if (!stream && !detach) return;
+  const path = stream ? 'body.stream' : 'body.detach';
+  throw invalid([{ path, expected: 'false: an HTTP tool answers at its end' }]);
 }
 
 function executionReply(execution: Execution, detached: boolean): Response {

@@ -52,7 +52,10 @@ export const mcp = defineRoute({
   },
   errors: ['not_found', 'insufficient_scope'],
   handle: async (exchange, { raw }) => {
-    const text = new TextDecoder().decode(raw.bytes);
+    const text = decodeStrictly(raw.bytes);
+    if (text === undefined) {
+      return rpcError(400, { code: PARSE_ERROR, message: 'the body is not text in UTF-8' });
+    }
     const parsed = parseStrictJson(text, BOUNDS);
     if (!parsed.ok) return rpcError(400, { code: PARSE_ERROR, message: faultText(text, parsed) });
     const body = parsed.value;
@@ -66,6 +69,17 @@ export const mcp = defineRoute({
     return isLegacy ? serveLegacy(exchange, body) : serve(exchange, body);
   },
 });
+
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
+
+/** Bytes that are not UTF-8 would run as other text than was sent. */
+function decodeStrictly(bytes: Uint8Array): string | undefined {
+  try {
+    return decoder.decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
 
 /** Versions before 2026-07-28 tell clients apart by a session, and cancel by a message of its own. */
 async function serveLegacy(exchange: Exchange<'tenant'>, body: unknown): Promise<Response> {

@@ -4,6 +4,7 @@ import type { Configuration } from '../configuration.ts';
 import type { Env } from '../env.ts';
 import { invalid } from '../middleware/body.ts';
 import { callObject } from '../middleware/call-object.ts';
+import type { CataloguePort } from '../objects/catalogue/port.ts';
 import type { PoolPort } from '../objects/pool/port.ts';
 import type { SessionPort } from '../objects/session/port.ts';
 import { sessionObjectName } from '../objects/session-name.ts';
@@ -25,6 +26,10 @@ export function sessionCalls(env: Env, tenant: string, sessionId: string): Objec
 
 export function tenantCalls(env: Env, tenant: string): ObjectCalls<TenantPort> {
   return (method, about) => callObject(() => method(env.TENANT.getByName(tenant)), about);
+}
+
+export function catalogueCalls(env: Env, tenant: string): ObjectCalls<CataloguePort> {
+  return (method, about) => callObject(() => method(env.CATALOGUE.getByName(tenant)), about);
 }
 
 /** `path` is where the request names the pool: only a pool of this edge has an object. */

@@ -60,6 +60,25 @@ const listHosts = defineRoute({
   },
 });
 
+const getHost = defineRoute({
+  method: 'GET',
+  path: '/v1/hosts/{host_id}',
+  operationId: 'getHost',
+  summary: 'One host of a pool, with what keeps it from new sessions in `faults`',
+  access: { kind: 'operator' },
+  query: CreateEnrollmentTokenSchema,
+  answers: { 200: { description: 'The host', content: { 'application/json': OperatorHostSchema } } },
+  errors: ['not_found'],
+  handle: async (exchange, { params, query }) => {
+    const hosts = unwrap(
+      await poolCalls(exchange, query.pool, 'query.pool')((stub) => stub.listHosts(), SAFE),
+    );
+    const host = hosts.find(({ host_id }) => host_id === params.host_id);
+    if (host === undefined) throw new Refusal(failure('not_found', 'no such host in this pool'));
+    return reply(200, host);
+  },
+});
+
 const createChallenge = defineRoute({
   method: 'POST',
   path: ROUTES.challenges,
@@ -93,8 +112,9 @@ const enroll = defineRoute({
   },
   errors: ['enrollment_refused', 'proof_refused'],
   handle: async (exchange, { body }) => {
-    const pool = poolOfEnrollmentToken(body.enrollment_token);
-    // Before any object wakes: the route is public, and a token names its pool.
+    const { tagKey } = exchange.configuration;
+    const pool = await poolOfEnrollmentToken(tagKey, body.enrollment_token);
+    // Before any object wakes: the route is public, and every placement goes through the pool's object.
     if (pool === undefined || !exchange.configuration.pools.has(pool)) {
       throw new Refusal(
         failure('enrollment_refused', 'the enrolment token or the nonce is unknown, used or expired'),
@@ -105,4 +125,5 @@ const enroll = defineRoute({
   },
 });
 
-export const operatorRoutes = [createEnrollmentToken, listHosts, createChallenge, enroll];
+// The paths of enrolment come before the one with a parameter that would take their last part for a host.
+export const operatorRoutes = [createEnrollmentToken, listHosts, createChallenge, enroll, getHost];

@@ -14,7 +14,7 @@ const IDLE_TIMEOUT_S = 60;
 export async function callInOwnSession<T>(
   exchange: Exchange<'tenant'>,
   about: {
-    place: Pick<CreateSession, 'image' | 'limits' | 'env' | 'pool'>;
+    place: Pick<CreateSession, 'image' | 'limits' | 'env' | 'network' | 'pool'>;
     idempotency: Idempotency | null;
   },
   run: (session: OwnSession) => Promise<Outcome<T>>,

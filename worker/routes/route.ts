@@ -8,18 +8,22 @@ import type { Env } from '../env.ts';
 import type { OperatorPrincipal, TenantPrincipal } from '../identity/principal.ts';
 import { Admission } from '../middleware/admission.ts';
 import type { AppEnvironment } from '../middleware/app-environment.ts';
-import { authenticate, insufficientScope, requireScopes } from '../middleware/authentication.ts';
+import { authenticate, barred, insufficientScope, requireScopes } from '../middleware/authentication.ts';
 import { checkValue, JSON_MEDIA_TYPE, parseBody, type RequestBody, readBody } from '../middleware/body.ts';
 import { Refusal } from '../middleware/refusal.ts';
+import { bearerOfSubprotocol } from '../middleware/subprotocol.ts';
+import { hasToolScope } from '../tools/policy.ts';
 import { SAFE, tenantCalls } from './object-calls.ts';
 
 export type AccessKind = 'public' | 'tenant' | 'operator';
-export type Method = 'GET' | 'POST' | 'DELETE';
+export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
 export interface Access<Kind extends AccessKind> {
   kind: Kind;
   /** Scopes that a tenant's token needs, all of them. */
   scopes?: readonly Scope[];
+  /** A WebSocket: a page, which cannot send headers with it, may give the token as a subprotocol. */
+  webSocket?: boolean;
   /** Scopes of which it needs one at least; which one depends on the body. */
   anyScope?: readonly Scope[];
 }
@@ -44,6 +48,8 @@ export interface RouteDocumentation {
   body?: z.ZodType;
   /** For bodies that are not JSON only: the types and the cap. */
   raw?: { mediaTypes: readonly string[]; maxBytes: number };
+  /** For bodies that the handler reads as they come: the type for the description. */
+  streamed?: { mediaType: string };
   answers: Readonly<Record<number, Answer>>;
   errors: readonly ErrorCode[];
 }
@@ -141,7 +147,10 @@ async function callerOf(
   const needed = [...(access.scopes ?? []), ...(access.anyScope ?? [])];
   const principal = await authenticate(
     {
-      authorization: c.req.header('Authorization') ?? null,
+      authorization:
+        c.req.header('Authorization') ??
+        (access.webSocket === true ? bearerOfSubprotocol(c.req.raw.headers) : undefined) ??
+        null,
       configuration,
       nowMs: Date.now(),
       waitUntil: (promise) => c.executionCtx.waitUntil(promise),
@@ -154,18 +163,26 @@ async function callerOf(
   }
   if (principal.kind === 'operator') return principal;
   requireScopes(principal, access.scopes ?? [], configuration);
-  if (access.anyScope !== undefined && !access.anyScope.some((scope) => principal.scopes.has(scope))) {
+  if (access.anyScope !== undefined && !hasAny(principal, access.anyScope)) {
     throw insufficientScope('the token has none of the scopes', needed, configuration);
   }
   c.set('rate', await admitTenant(c.env, principal.tenant, configuration));
+  const bar = admission.barOf(principal.tenant, principal.tokenId);
+  if (bar !== undefined) throw barred(bar, needed, configuration);
   return principal;
+}
+
+/** Where any tool's scope will do, so does one of a registered tool. */
+function hasAny({ scopes }: TenantPrincipal, wanted: readonly string[]): boolean {
+  if (wanted.some((scope) => scopes.has(scope))) return true;
+  return hasToolScope(new Set(wanted)) && hasToolScope(scopes);
 }
 
 function admitTenant(env: Env, tenant: string, configuration: Configuration) {
   return admission.admit(tenant, Date.now(), {
     limit: configuration.tenantRequestsPerMinute,
     // Leasing twice only gives the tenant fewer requests in this window, so a reset may be repeated.
-    lease: (count) => tenantCalls(env, tenant)((stub) => stub.leaseRequests(count), SAFE),
+    lease: (count, revision) => tenantCalls(env, tenant)((stub) => stub.leaseRequests(count, revision), SAFE),
   });
 }
 

@@ -62,7 +62,7 @@ const FailureSchema = z.object({
   retry_after_s: z.number().optional(),
 });
 
-async function failureIn(response: Response): Promise<Failure> {
+export async function failureIn(response: Response): Promise<Failure> {
   const parsed = FailureSchema.safeParse(await response.json().catch(() => undefined));
   if (!parsed.success || !isErrorCode(parsed.data.code)) {
     return failure('internal', ERRORS.internal.reason);
@@ -72,7 +72,7 @@ async function failureIn(response: Response): Promise<Failure> {
 }
 
 /** JSON in ASCII: header values carry no other characters. */
-function asciiJson(caller: Caller): string {
+export function asciiJson(caller: Caller): string {
   return JSON.stringify(caller).replaceAll(
     /[^\x20-\x7e]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,

@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { type ErrorCode, failure, type Outcome, success } from '../../shared/errors.ts';
 import { newSessionId } from '../../shared/ids.ts';
+import { resolveLimits } from '../../shared/resource-class.ts';
 import {
   type CreateSession,
   CreateSessionSchema,
@@ -29,6 +30,7 @@ export const CREATE_ERRORS = [
   'image_not_found',
   'image_refused',
   'limits_exceeded',
+  'egress_refused',
   'grant_invalid',
   'grant_expired',
   'fenced',
@@ -90,21 +92,41 @@ export async function placeAndCreate(
   { fresh, ...input }: { sessionId: string; fresh: boolean; request: CreateSession; ephemeral: boolean },
 ): Promise<Outcome<Session>> {
   const { request, sessionId } = input;
+  const limits = resolveLimits(request.limits, exchange.configuration.resourceClasses);
+  if (!limits.ok) return limits;
+  const sized = { ...request, limits: limits.value };
   const pool = poolCalls(exchange, request.pool, 'body.pool');
   const session = sessionOf(exchange, sessionId);
   // What is there takes no second place.
   const found = fresh ? undefined : await join(session);
   if (found !== undefined) return found;
-  const placed = await pool((stub) => stub.place({ image: request.image, sessionId }), SAFE);
-  if (!placed.ok) return (fresh ? undefined : await join(session)) ?? placed;
-  const created = await session.call(
-    (stub) => stub.create({ ...input, caller: session.caller, host: placed.value }),
-    // A second create of the same id by the same caller joins the first.
-    SAFE,
-  );
+  const except: string[] = [];
+  let outcome: Outcome<Session> | undefined;
+  while (except.length < MAX_HOSTS_TRIED) {
+    const placed = await pool((stub) => stub.place({ image: request.image, sessionId, except }), SAFE);
+    if (!placed.ok) {
+      outcome ??= (fresh ? undefined : await join(session)) ?? placed;
+      break;
+    }
+    outcome = await session.call(
+      (stub) => stub.create({ ...input, request: sized, caller: session.caller, host: placed.value }),
+      // A second create of the same id by the same caller joins the first.
+      SAFE,
+    );
+    if (outcome.ok || !OF_ONE_HOST.has(outcome.code)) break;
+    // The pool's picture of a host is some seconds old: another one may have the room that this one lacks.
+    outcome = { ...outcome, retry_after_s: outcome.retry_after_s ?? FULL_RETRY_AFTER_S };
+    except.push(placed.value.hostId);
+  }
   exchange.waitUntil(pool((stub) => stub.placed({ sessionId }), SAFE).catch(() => undefined));
-  return orDeleted(created);
+  return orDeleted(outcome ?? failure('no_host_available', 'no host took the session'));
 }
+
+/** Hosts that are asked for one session: each costs the caller the way there and back. */
+const MAX_HOSTS_TRIED = 3;
+const FULL_RETRY_AFTER_S = 2;
+/** Refusals of a host that say nothing of the next one; nothing was made there. */
+const OF_ONE_HOST: ReadonlySet<ErrorCode> = new Set(['host_full', 'host_degraded', 'no_host_available']);
 
 /** The session that the first request with an Idempotency-Key has made, or is making. */
 async function join(session: OwnSession): Promise<Outcome<Session> | undefined> {

@@ -2,21 +2,31 @@
 import { documentRoutes } from './documents.ts';
 import { executeRoutes } from './execute.ts';
 import { executionRoutes } from './executions.ts';
+import { fileRoutes } from './files.ts';
 import { mcp } from './mcp.ts';
 import { operatorRoutes } from './operator.ts';
+import { processRoutes } from './processes.ts';
 import type { Route } from './route.ts';
 import { sessionRoutes } from './sessions.ts';
+import { tenantRoutes } from './tenants.ts';
+import { terminal } from './terminal.ts';
 import { toolCalls } from './tool-calls.ts';
-import { listTools } from './tools.ts';
+import { toolRegistryRoutes } from './tool-registry.ts';
+import { toolRoutes } from './tools.ts';
 
 const described: Route[] = [
   ...sessionRoutes,
   ...executeRoutes,
   ...executionRoutes,
-  listTools,
+  ...fileRoutes,
+  terminal,
+  ...processRoutes,
+  ...toolRoutes,
+  ...toolRegistryRoutes,
   toolCalls,
   mcp,
   ...operatorRoutes,
+  ...tenantRoutes,
 ];
 
 export const routes: readonly Route[] = [...described, ...documentRoutes(described)];

@@ -72,7 +72,7 @@ export const toolCalls = defineRoute({
   handle: async (exchange, { params, body, raw }) => {
     const session = await ownSession(exchange, params.session_id);
     const { format, calls } = requestedCalls(body.message ?? body, body.message ? 'body.message' : 'body');
-    const prepared = await prepareCalls(exchange, calls);
+    const prepared = await prepareCalls(exchange, calls, body.timeout_ms);
     const keyOf = (index: number) =>
       idempotencyOf({
         header: exchange.request.headers.get('Idempotency-Key'),
@@ -117,13 +117,14 @@ async function runCalls(run: Run): Promise<Outcome<Execution>[]> {
 }
 
 async function accept(
-  { exchange, session, body, keyOf }: Run,
+  { exchange, session, keyOf }: Run,
   index: number,
   call: CheckedCall,
 ): Promise<Outcome<AttendedCall>> {
   const attended = attendedCall(exchange, session, {
-    body: { ...call, timeout_ms: body.timeout_ms },
+    body: call.call,
     idempotency: await keyOf(index),
+    resolved: call,
   });
   const outcome = await acceptCall(attended);
   if (outcome.ok) return success(attended);

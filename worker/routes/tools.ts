@@ -1,22 +1,30 @@
-/** The tools that a caller may call, as data and as declarations. */
+/** The tools that a caller may call: as data, as declarations, and found by what they do. */
 import * as z from 'zod';
 import { exportTools, TOOL_FORMATS, type ToolFormat } from '../formats/export.ts';
 import { invalid } from '../middleware/body.ts';
-import { callableTools } from '../tools/catalogue.ts';
+import type { ToolDefinition } from '../tools/definition.ts';
+import { TOOL_LIST_LIMITS, toolPage } from '../tools/list.ts';
+import { searchTools, TOOL_SEARCH_LIMITS } from '../tools/search.ts';
 import { reply } from './reply.ts';
 import { defineRoute } from './route.ts';
 
 const JsonObjectSchema = z.record(z.string(), z.unknown());
 
+const ListedToolSchema = z.object({
+  name: z.string(),
+  description: z.string(),
+  category: z.string(),
+  input_schema: JsonObjectSchema,
+  output_schema: JsonObjectSchema.optional(),
+});
+
 export const ToolListSchema = z.object({
-  tools: z.array(
-    z.object({
-      name: z.string(),
-      description: z.string(),
-      category: z.string(),
-      input_schema: JsonObjectSchema,
-    }),
-  ),
+  tools: z.array(ListedToolSchema),
+  next_cursor: z.string().nullable().describe('For `cursor`, where more follow.'),
+});
+
+export const ToolSearchSchema = z.object({
+  tools: z.array(ListedToolSchema.extend({ score: z.number() })),
 });
 
 const ExportedToolsSchema = z.object({
@@ -26,12 +34,14 @@ const ExportedToolsSchema = z.object({
   names: z
     .record(z.string(), z.string())
     .describe('Name of the tool by exported name, of those that the format does not take as they are.'),
+  next_cursor: z.string().nullable(),
 });
 
 /** The formats that have a strict mode. */
 const STRICT_FORMATS: readonly ToolFormat[] = ['openai', 'openai-responses'];
+const CategorySchema = z.string().min(1).max(64).optional().describe('Only tools of this category.');
 
-export const listTools = defineRoute({
+const listTools = defineRoute({
   method: 'GET',
   path: '/v1/tools',
   operationId: 'listTools',
@@ -43,29 +53,75 @@ export const listTools = defineRoute({
       .enum(['true', 'false'])
       .optional()
       .describe('OpenAI: in strict mode, where a schema can be kept within its rules.'),
+    category: CategorySchema,
+    cursor: z.string().min(1).max(1_024).optional().describe('`next_cursor` of the answer before.'),
+    limit: z.coerce
+      .number()
+      .int()
+      .min(1)
+      .max(TOOL_LIST_LIMITS.max)
+      .default(TOOL_LIST_LIMITS.default)
+      .describe('Tools in one answer; fewer where they are large.'),
   }),
   answers: {
     200: {
-      description: 'Tools by name',
+      description: 'Built-in tools, then registered ones by name',
       content: { 'application/json': z.union([ToolListSchema, ExportedToolsSchema]) },
     },
   },
   errors: [],
   handle: async (exchange, { query }) => {
     const { format, strict } = query;
-    const tools = callableTools(exchange.principal);
     if (strict !== undefined && (format === undefined || !STRICT_FORMATS.includes(format))) {
       throw invalid([{ path: 'query.strict', expected: `only with format ${STRICT_FORMATS.join(' or ')}` }]);
     }
-    if (format !== undefined)
-      return reply(200, await exportTools(tools, { format, strict: strict === 'true' }));
-    return reply(200, {
-      tools: tools.map(({ name, description, category, inputSchema }) => ({
-        name,
-        description,
-        category,
-        input_schema: inputSchema,
-      })),
-    });
+    const { tools, nextCursor } = await toolPage(exchange, query);
+    const next = { next_cursor: nextCursor };
+    if (format === undefined) return reply(200, { tools: tools.map(listed), ...next });
+    const exported = await exportTools(tools, { format, strict: strict === 'true' });
+    return reply(200, { ...exported, ...next });
   },
 });
+
+const searchRoute = defineRoute({
+  method: 'GET',
+  path: '/v1/tools/search',
+  operationId: 'searchTools',
+  summary: 'Tools that this caller may call, found by what they do, the best first',
+  access: { kind: 'tenant' },
+  query: z.strictObject({
+    q: z.string().min(1).max(TOOL_SEARCH_LIMITS.queryCharacters).describe('What the tool should do.'),
+    category: CategorySchema,
+    top_k: z.coerce
+      .number()
+      .int()
+      .min(1)
+      .max(TOOL_SEARCH_LIMITS.max)
+      .default(TOOL_SEARCH_LIMITS.default)
+      .describe('Tools in the answer at most.'),
+  }),
+  answers: {
+    200: {
+      description: 'None where nothing fits',
+      content: { 'application/json': ToolSearchSchema },
+    },
+  },
+  errors: [],
+  handle: async (exchange, { query }) => {
+    const { q, category, top_k } = query;
+    const found = await searchTools(exchange, { query: q, category, limit: top_k });
+    return reply(200, { tools: found.map(({ tool, score }) => ({ ...listed(tool), score })) });
+  },
+});
+
+function listed({ name, description, category, inputSchema, outputSchema }: ToolDefinition) {
+  return {
+    name,
+    description,
+    category,
+    input_schema: inputSchema,
+    ...(outputSchema === undefined ? {} : { output_schema: outputSchema }),
+  };
+}
+
+export const toolRoutes = [listTools, searchRoute];

@@ -1,18 +1,23 @@
 /** From the calls that a model wants to those that may run, and for each other the reason why it may not. */
 import { type Failure, type Outcome, success } from '../../shared/errors.ts';
+import type { Execution } from '../../shared/execution.ts';
+import { ToolNameSchema } from '../../shared/tool.ts';
 import { exportedNames, FUNCTION_NAMES } from '../formats/names.ts';
 import { withoutAbsent } from '../formats/nulls.ts';
 import { Refusal } from '../middleware/refusal.ts';
-import { callableTools } from '../tools/catalogue.ts';
-import { type CallContext, checkCall } from '../tools/check-call.ts';
-import type { ToolDefinition } from '../tools/definition.ts';
+import type { StoredTool } from '../objects/catalogue/port.ts';
+import { BUILT_IN_ENTRIES } from '../tools/catalogue.ts';
+import { checkCall } from '../tools/check-call.ts';
+import type { JsonSchema, ToolDefinition } from '../tools/definition.ts';
+import { type ResolveContext, type ResolvedCall, resolveStored, storedTools } from '../tools/resolve-call.ts';
 import { callArguments } from './call-arguments.ts';
 import type { RequestedCall } from './requested-calls.ts';
 
-export interface CheckedCall {
+export type CheckedCall = ResolvedCall<{
   tool_name: string;
   arguments: Record<string, unknown>;
-}
+  timeout_ms: number;
+}>;
 
 export interface PreparedCall {
   id: string;
@@ -20,35 +25,54 @@ export interface PreparedCall {
 }
 
 export async function prepareCalls(
-  context: CallContext,
+  context: ResolveContext,
   calls: readonly RequestedCall[],
+  timeoutMs: number,
 ): Promise<PreparedCall[]> {
-  const tools = await toolsByExportedName(callableTools(context.principal));
-  return calls.map((requested) => ({ id: requested.id, call: prepared(context, requested, tools) }));
-}
-
-/** By the name that the model was given. A legal name is exported as it is, so no two tools meet here. */
-async function toolsByExportedName(
-  tools: readonly ToolDefinition[],
-): Promise<ReadonlyMap<string, ToolDefinition>> {
-  const names = await exportedNames(
-    tools.map((tool) => tool.name),
+  const builtIn = new Map<string, ToolDefinition>(BUILT_IN_ENTRIES.map((tool) => [tool.name, tool]));
+  // A legal name is exported as it is, so no two tools meet here. Models have been given either name.
+  const names = [...new Set(calls.map(({ name }) => name))].filter(
+    (name) => name !== '' && !builtIn.has(name),
+  );
+  const byExportedName = await storedTools(context, names, 'function_name');
+  const byName = await storedTools(context, names, 'name');
+  const exported = await exportedNames(
+    byExportedName.map(({ tool }) => tool.name),
     FUNCTION_NAMES,
   );
-  return new Map(tools.map((tool) => [names.get(tool.name) ?? tool.name, tool]));
+  const stored = new Map([
+    ...byExportedName.map((one) => [exported.get(one.tool.name) ?? '', one] as const),
+    ...byName.map(named),
+  ]);
+  return calls.map((requested) => {
+    const found = stored.get(requested.name);
+    const schema = builtIn.get(requested.name)?.inputSchema ?? found?.tool.input_schema;
+    return { id: requested.id, call: prepared(context, { requested, schema, stored: found }, timeoutMs) };
+  });
+}
+
+function named(one: StoredTool): readonly [string, StoredTool] {
+  return [one.tool.name, one];
 }
 
 function prepared(
-  context: CallContext,
-  requested: RequestedCall,
-  tools: ReadonlyMap<string, ToolDefinition>,
+  context: ResolveContext,
+  {
+    requested,
+    schema,
+    stored,
+  }: { requested: RequestedCall; schema: JsonSchema | undefined; stored: StoredTool | undefined },
+  timeoutMs: number,
 ): Outcome<CheckedCall> {
-  const tool = tools.get(requested.name);
-  const given = tool === undefined ? success({}) : callArguments(requested.arguments);
+  const given = schema === undefined ? success({}) : callArguments(requested.arguments);
   if (!given.ok) return given;
-  const args = tool === undefined ? given.value : withoutAbsent(given.value, tool.inputSchema);
+  const args = schema === undefined ? given.value : withoutAbsent(given.value, schema);
+  const call = { tool_name: requested.name, arguments: args, timeout_ms: timeoutMs };
+  const place = { root: '' };
   return refusedAsValue(() =>
-    checkCall(context, { tool_name: tool?.name ?? requested.name, arguments: args }, { root: '' }),
+    stored === undefined && ToolNameSchema.safeParse(requested.name).success
+      ? { call: checkCall(context, call, place), calledAs: null, finish: (execution: Execution) => execution }
+      : resolveStored(context, { call, stored }, place),
   );
 }
 

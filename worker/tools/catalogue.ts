@@ -1,11 +1,14 @@
-/** The tools of this edge, and which of them a caller may call: discovery and calls ask the same function. */
+/** The built-in tools of this edge, and which of them a caller may call: discovery and calls ask the same function. */
 import * as z from 'zod';
+import type { Scope } from '../../shared/scopes.ts';
 import { BUILT_IN_TOOLS, type ToolName, ToolNameSchema } from '../../shared/tool.ts';
 import type { TenantPrincipal } from '../identity/principal.ts';
 import type { ToolDefinition } from './definition.ts';
+import { type Guarded, mayUse } from './policy.ts';
 
 export interface CatalogueEntry extends ToolDefinition {
   name: ToolName;
+  scope: Scope;
 }
 
 const TITLES: Record<ToolName, string> = {
@@ -16,19 +19,24 @@ const TITLES: Record<ToolName, string> = {
 };
 const CATEGORIES: Record<ToolName, string> = { python: 'code', node: 'code', shell: 'code', file: 'files' };
 
-const ENTRIES: readonly CatalogueEntry[] = ToolNameSchema.options.map((name) => {
+/** In an order that does not change. */
+export const BUILT_IN_ENTRIES: readonly CatalogueEntry[] = ToolNameSchema.options.map((name) => {
   const tool = BUILT_IN_TOOLS[name];
   return {
     name,
     title: TITLES[name],
     description: tool.description,
     category: CATEGORIES[name],
+    scope: tool.scope,
     inputSchema: { type: 'object', ...z.toJSONSchema(tool.arguments, { io: 'input' }) },
     effects: { readOnly: false, destructive: true, idempotent: false, openWorld: false },
   };
 });
 
-/** In an order that does not change. */
 export function callableTools(principal: TenantPrincipal): CatalogueEntry[] {
-  return ENTRIES.filter(({ name }) => principal.scopes.has(BUILT_IN_TOOLS[name].scope));
+  return BUILT_IN_ENTRIES.filter((entry) => mayUse(principal, guardOf(entry)));
+}
+
+function guardOf({ scope, category }: CatalogueEntry): Guarded {
+  return { requiredScopes: [scope], category };
 }

@@ -1,4 +1,4 @@
-/** The check of a call before anything else sees it: the tool, the right to it, its arguments. */
+/** The check of a call of a built-in tool before anything else sees it: the right to it, its arguments. */
 import { utf8 } from '../../shared/encoding.ts';
 import { failure } from '../../shared/errors.ts';
 import type { Execute } from '../../shared/execution.ts';
@@ -16,14 +16,19 @@ export interface CallContext {
   configuration: Configuration;
 }
 
+/** Scopes beside the tool's own, and where the call is: paths of violations begin there. */
+export interface CallPlace {
+  scopes?: readonly string[];
+  root?: string;
+}
+
 const MAX_NAME_CHARACTERS = 128;
 
 /** The call with its arguments as the tool's schema reads them, defaults filled in. */
 export function checkCall<Call extends Pick<Execute, 'tool_name' | 'arguments'>>(
   context: CallContext,
   call: Call,
-  /** Scopes beside the tool's own, and where the call is: paths of violations begin there. */
-  { scopes = [], root = 'body.' }: { scopes?: readonly string[]; root?: string } = {},
+  { scopes = [], root = 'body.' }: CallPlace = {},
 ): Call {
   const name = ToolNameSchema.safeParse(call.tool_name);
   if (!name.success) throw toolNotFound(context.principal, call.tool_name, root);
@@ -36,7 +41,7 @@ export function checkCall<Call extends Pick<Execute, 'tool_name' | 'arguments'>>
 }
 
 /** What travels to the host is JSON in UTF-8, where a character may take six bytes: a text's own length says little. */
-function requireFit(checked: Record<string, unknown>, path: string): void {
+export function requireFit(checked: Record<string, unknown>, path: string): void {
   const bytes = utf8(JSON.stringify(checked)).length;
   if (bytes <= MAX_ARGUMENTS_BYTES) return;
   const expected = `at most ${MAX_ARGUMENTS_BYTES} bytes as JSON in UTF-8`;
@@ -47,14 +52,14 @@ function requireFit(checked: Record<string, unknown>, path: string): void {
   );
 }
 
-function toolNotFound(principal: TenantPrincipal, name: string, root: string): Refusal {
+export function toolNotFound(principal: TenantPrincipal, name: string, root: string): Refusal {
   const names = callableTools(principal)
     .map((tool) => tool.name)
     .join(', ');
   const given = JSON.stringify(name.slice(0, MAX_NAME_CHARACTERS));
   return new Refusal(
-    failure('tool_not_found', `no tool ${given}; you may call: ${names}`, {
-      violations: [{ path: `${root}tool_name`, expected: `one of ${names}` }],
+    failure('tool_not_found', `no tool ${given}; you may call: ${names}, and registered tools`, {
+      violations: [{ path: `${root}tool_name`, expected: `one of ${names}, or a registered tool` }],
     }),
   );
 }

@@ -17,5 +17,7 @@ export interface ToolDefinition {
   category: string;
   /** The schema that arguments are checked against: exports are made from it and never change it. */
   inputSchema: JsonSchema;
+  /** Of what it gives, where it says so. */
+  outputSchema?: JsonSchema | undefined;
   effects: ToolEffects;
 }

@@ -7,6 +7,7 @@ Everything in this process can be reached by the cells, so nothing here is a bou
 import ast
 import builtins
 import fcntl
+import importlib
 import io
 import json
 import linecache
@@ -199,6 +200,15 @@ class Interrupts:
             message = receive()
             if message.get("type") == "interrupt" and message.get("id") == cell_id:
                 self.pending = True
+
+
+def load_ahead(names):
+    """Modules that most cells of this image begin with. What they bind stays theirs: a cell imports them as ever."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception:
+            pass
 
 
 class Kernel:
@@ -414,7 +424,10 @@ def describe(error):
 def main():
     for fd in (CONTROL_IN, CONTROL_OUT):
         os.set_inheritable(fd, False)
-    Kernel().serve()
+    wanted = sys.argv[1:]
+    kernel = Kernel()
+    load_ahead(wanted)
+    kernel.serve()
 
 
 main()

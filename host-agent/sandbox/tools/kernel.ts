@@ -45,6 +45,13 @@ export class KernelTool implements Tool {
     if (this.#language.warm) await this.#kernel();
   }
 
+  /** A variable may be one that only the start of an interpreter heeds, so another is started. */
+  renew(): void {
+    const former = this.#starting;
+    this.#starting = this.#started = undefined;
+    void former?.then((kernel) => (kernel.ok ? kernel.value.dispose() : undefined));
+  }
+
   run(argumentsJson: unknown, { sink, stdin }: ToolIo): RunningTool {
     const code = this.#language.codeOf(argumentsJson);
     const stopped = Promise.withResolvers<'stopped'>();
@@ -88,14 +95,12 @@ export class KernelTool implements Tool {
     const dead = this.#started !== undefined && !(this.#started.ok && this.#started.value.alive);
     if (this.#starting !== undefined && !dead) return this.#starting;
     this.#started = undefined;
-    this.#starting = this.#startKernel();
-    return this.#starting;
-  }
-
-  async #startKernel(): Promise<GuestResult<Kernel>> {
-    const started = await this.#language.start(KERNEL_READY_TIMEOUT_MS);
-    this.#started = started;
-    return started;
+    const starting = this.#language.start(KERNEL_READY_TIMEOUT_MS);
+    this.#starting = starting;
+    void starting.then((kernel) => {
+      if (this.#starting === starting) this.#started = kernel;
+    });
+    return starting;
   }
 
   #notStarted(problem: GuestFailure): ToolEnd {

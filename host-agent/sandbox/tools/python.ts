@@ -5,10 +5,19 @@ import { startPythonKernel } from '../../guest-link/python-kernel.ts';
 import { KernelTool } from './kernel.ts';
 import type { ToolPlace } from './tool.ts';
 
-export function pythonTool(link: GuestLink, place: ToolPlace): KernelTool {
+/**
+ * `imports` are modules that its first kernel loads before it is ready, where the image has them; a later one has a call
+ * that waits for it.
+ */
+export function pythonTool(link: GuestLink, place: ToolPlace, imports: readonly string[] = []): KernelTool {
+  let ahead = imports;
   return new KernelTool({
     interpreter: 'python3',
-    start: (readyTimeoutMs) => startPythonKernel(link, { ...place, readyTimeoutMs }),
+    start: (readyTimeoutMs) => {
+      const started = startPythonKernel(link, { ...place, readyTimeoutMs, imports: ahead });
+      ahead = [];
+      return started;
+    },
     codeOf: (argumentsJson) => PythonArgumentsSchema.parse(argumentsJson).code,
     warm: true,
   });

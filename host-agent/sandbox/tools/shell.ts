@@ -3,7 +3,7 @@ import { failure, success } from '../../../shared/errors.ts';
 import { ShellArgumentsSchema } from '../../../shared/tool.ts';
 import type { GuestResult } from '../../guest-link/failure.ts';
 import type { GuestLink } from '../../guest-link/guest-link.ts';
-import { type ShellCall, type ShellOutcome, ShellSpares, shellState } from '../../guest-link/shell.ts';
+import { SessionShell, type ShellCall, type ShellOutcome, shellState } from '../../guest-link/shell.ts';
 import {
   guestFailureEnd,
   NO_STDIN,
@@ -20,22 +20,28 @@ import {
 const GRACE_MS = { timeout: 0, interrupt: 2_000 } as const;
 
 export class ShellTool implements Tool {
-  readonly #spares: ShellSpares;
+  readonly #shell: SessionShell;
+  readonly #place: ToolPlace;
 
   constructor(link: GuestLink, place: ToolPlace) {
-    this.#spares = new ShellSpares(link, {
+    this.#place = place;
+    this.#shell = new SessionShell(link, {
       state: shellState(place.cwd, place.environment),
       home: place.cwd,
     });
   }
 
+  renew(): void {
+    this.#shell.state = shellState(this.#place.cwd, this.#place.environment);
+  }
+
   async warm(): Promise<void> {
-    await this.#spares.fill();
+    await this.#shell.warm();
   }
 
   run(argumentsJson: unknown, { sink, stdin }: ToolIo): RunningTool {
     const { command } = ShellArgumentsSchema.parse(argumentsJson);
-    const started = this.#spares.run({ command, onOutput: sink, stdin: stdin ? 'open' : 'closed' });
+    const started = this.#shell.run({ command, onOutput: sink, stdin: stdin ? 'open' : 'closed' });
     return {
       ended: shellEnd(started),
       writeStdin: async (bytes, eof) => {

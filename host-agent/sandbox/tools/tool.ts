@@ -43,6 +43,8 @@ export interface ToolIo {
 export interface Tool {
   /** Makes ready what a first call would otherwise wait for. */
   warm(): Promise<void>;
+  /** Lets go of what was made ready in an environment that is no longer that of the sandbox, if there is such. */
+  renew?(): void;
   run(argumentsJson: unknown, io: ToolIo): RunningTool;
 }
 

@@ -4,6 +4,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { parseCgroupMounts } from '../../../host-agent/cgroup/mounts.ts';
 import { CgroupsV1 } from '../../../host-agent/cgroup/v1.ts';
 import { spawn } from '../../../host-agent/process/spawn.ts';
+import { until } from '../../e2e/until.ts';
 
 const MIB = 1024 * 1024;
 const LIMITS = { memoryBytes: 64 * MIB, cpuQuotaUs: 50_000, cpuPeriodUs: 100_000, cpuShares: 512, pids: 32 };
@@ -12,7 +13,9 @@ const usable = process.getuid?.() === 0 && mounts.v1.has('memory');
 
 /** A process that joins the group and then does what it is told. */
 function member(cgroups: CgroupsV1, name: string, code: string) {
-  const dirs = ['memory', 'cpuacct', 'pids'].map((key) => `${mounts.v1.get(key)}${cgroups.pathOf(name)}`);
+  const dirs = ['memory', 'cpuacct', 'pids', 'freezer'].map(
+    (key) => `${mounts.v1.get(key)}${cgroups.pathOf(name)}`,
+  );
   const join = `for (const dir of ${JSON.stringify(dirs)}) require('node:fs').writeFileSync(dir + '/cgroup.procs', '0');`;
   return spawn({ file: process.execPath, argv: ['-e', `${join}\n${code}`], environment: {} });
 }
@@ -51,6 +54,49 @@ describe.runIf(usable)('CgroupsV1', () => {
     expect(usage?.peakMemoryBytes).toBeLessThanOrEqual(64 * MIB);
     cgroups.resetPeak('greedy');
     expect(cgroups.usage('greedy')?.peakMemoryBytes).toBeLessThan(32 * MIB);
+  });
+
+  it('bounds a group anew, up and down', async () => {
+    await cgroups.create('bent', LIMITS);
+    for (const memoryBytes of [128 * MIB, 32 * MIB]) {
+      cgroups.setLimits('bent', { ...LIMITS, memoryBytes, cpuQuotaUs: 100_000, pids: 64 });
+      const read = (key: string, file: string) =>
+        readFileSync(`${mounts.v1.get(key)}${parent}/bent/${file}`, 'utf8').trim();
+      expect(read('memory', 'memory.limit_in_bytes')).toBe(String(memoryBytes));
+      expect(read('cpu', 'cpu.cfs_quota_us')).toBe('100000');
+      expect(read('pids', 'pids.max')).toBe('64');
+    }
+  });
+
+  it('freezes its members, thaws them, and kills them also when they are frozen', async () => {
+    await cgroups.create('cold', LIMITS);
+    const counting = member(cgroups, 'cold', "setInterval(() => process.stdout.write('.'), 5)");
+    let dots = 0;
+    counting.stdout.on('data', (chunk: Buffer) => {
+      dots += chunk.length;
+    });
+    await until('the member counts', 10_000, async () => (dots > 0 ? true : undefined));
+    cgroups.freeze('cold');
+    await until('it stands still', 10_000, async () => (cgroups.isFrozen('cold') ? true : undefined));
+    const usedMs = cgroups.usage('cold')?.cpuMs;
+    await until('what it had written is read', 10_000, async () => {
+      const before = dots;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      return dots === before ? true : undefined;
+    });
+    expect(cgroups.usage('cold')?.cpuMs).toBe(usedMs);
+    const frozenDots = dots;
+    cgroups.thaw('cold');
+    await until('it counts again', 10_000, async () => (dots > frozenDots ? true : undefined));
+    cgroups.freeze('cold');
+    expect(await cgroups.remove('cold')).toBe(true);
+    expect((await counting.exited).signal).toBe('SIGKILL');
+  });
+
+  it('freezes and thaws nothing where there is no group', () => {
+    cgroups.freeze('absent');
+    cgroups.thaw('absent');
+    expect(cgroups.isFrozen('absent')).toBe(false);
   });
 
   it('counts the CPU time of its members', async () => {

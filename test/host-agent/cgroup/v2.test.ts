@@ -33,6 +33,8 @@ beforeEach(async () => {
     'cpu.max': 'max 100000\n',
     'cpu.weight': '100\n',
     'pids.max': 'max\n',
+    'cgroup.freeze': '0\n',
+    'cgroup.events': 'populated 1\nfrozen 0\n',
     'memory.events': 'low 0\nhigh 0\nmax 3\noom 2\noom_kill 1\noom_group_kill 0\n',
     'memory.peak': '1234\n',
     'memory.current': '1000\n',
@@ -86,6 +88,17 @@ describe('CgroupsV2', () => {
     await writeFile(join(group, 'cgroup.kill'), '0');
     cgroups().kill(NAME);
     expect(await written('cgroup.kill')).toBe('1');
+  });
+
+  it('freezes, thaws, and thaws before it kills', async () => {
+    cgroups().freeze(NAME);
+    expect(await written('cgroup.freeze')).toMatch(/^1/);
+    expect(cgroups().isFrozen(NAME)).toBe(false);
+    await writeFile(join(group, 'cgroup.events'), 'populated 1\nfrozen 1\n');
+    expect(cgroups().isFrozen(NAME)).toBe(true);
+    cgroups().kill(NAME);
+    expect(await written('cgroup.freeze')).toMatch(/^0/);
+    expect(() => cgroups().freeze('absent')).not.toThrow();
   });
 
   it('lists what is under the parent', async () => {

@@ -128,3 +128,15 @@ test('a host that has no room left says so, but has it for a session that moves 
   expect(host.sandboxes.started.map(({ isDestroyed }) => isDestroyed)).toEqual([true, false]);
   await host.stop();
 });
+
+test('a host tells of images that came and went, at once and once', async () => {
+  const host = await linkHost();
+  const images = [{ name: 'imported', digest: `sha256:${'d'.repeat(64)}` }];
+  host.sandboxes.setImages(images);
+  expect(await host.edge.controlFrame('images', () => true)).toMatchObject({ images });
+  host.sandboxes.setImages(images);
+  host.sandboxes.setImages([]);
+  await host.edge.controlFrame('images', (frame) => frame.images.length === 0);
+  expect(host.edge.control.filter(({ type }) => type === 'images')).toHaveLength(2);
+  await host.stop();
+});

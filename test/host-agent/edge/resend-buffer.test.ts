@@ -19,7 +19,7 @@ function push(buffer: ResendBuffer, bytes: number): void {
     stream: 'stdout',
     offset: 0,
   } as const;
-  buffer.push({ header, encoded: new Uint8Array(bytes), payload: new Uint8Array(0) });
+  buffer.push({ header, head: new Uint8Array(0), payload: new Uint8Array(bytes) });
 }
 
 /** Whether a promise has settled once every reaction that is due has run. */

@@ -65,6 +65,34 @@ describe('a host that enrolled', () => {
     expect(key && (await verifySignature(envelope.signatures[0]?.sig ?? '', message, key))).toBe(true);
   });
 
+  test.each([
+    { relay: 'bounded', code: 'a call that is over at once', told: [] },
+    { relay: 'full', code: 'a call that a client follows', told: ['started'] },
+  ] as const)('tells a start apart from the end where it matters: $code', async ({ relay, told }) => {
+    const { grants, peer } = await host.attach();
+    const grant = await grants.execute('python', { code: '1' }, { relay });
+    peer.command(grant.token, grant.payload);
+    const executionId = grant.claims.exec ?? '';
+    (await host.sandboxes.call(executionId)).end();
+    const { outcome } = await peer.finished(executionId);
+    expect(Date.parse(outcome.started_at ?? '')).not.toBeNaN();
+    const types = peer.frames.map(({ header }) => header.type);
+    expect(types.filter((type) => type === 'started')).toEqual(told);
+  });
+
+  test('tells the start of a call that goes on', async () => {
+    const { grants, peer } = await host.attach();
+    const grant = await grants.execute('python', { code: '1' }, { relay: 'bounded' });
+    peer.command(grant.token, grant.payload);
+    const executionId = grant.claims.exec ?? '';
+    const call = await host.sandboxes.call(executionId);
+    const started = await peer.frame('started');
+    expect(started).toMatchObject({ execution_id: executionId, grant_jti: grant.claims.jti });
+    call.end();
+    const { outcome } = await peer.finished(executionId);
+    expect(outcome.started_at).toBe(started.started_at);
+  });
+
   test('chains the receipts of a session', async () => {
     const { grants, peer } = await host.attach();
     const payloads: string[] = [];

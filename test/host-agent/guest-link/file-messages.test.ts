@@ -5,9 +5,13 @@ import {
   parseList,
   parseStat,
 } from '../../../host-agent/guest-link/file-messages.ts';
+import { parseChanges } from '../../../host-agent/guest-link/file-transfer.ts';
 
 const status = (type: number, size = '0000000000000005') =>
-  Buffer.from(`${type.toString(16).padStart(2, '0')}000001ff${size}ffffffffffffffff`, 'hex');
+  Buffer.from(
+    `${type.toString(16).padStart(2, '0')}000001ff${size}ffffffffffffffff000000010000000000000024`,
+    'hex',
+  );
 const entry = (name: string, type = 1) =>
   Buffer.concat([status(type), Buffer.from([0, Buffer.byteLength(name)]), Buffer.from(name)]);
 const NO_CURSOR = Buffer.from('ffffffff', 'hex');
@@ -19,6 +23,7 @@ describe('answers of the file server', () => {
       mode: 0o777,
       size: 5,
       mtimeMs: -1,
+      version: '10-5-ffffffffffffffff00000001',
       link: true,
     });
     expect(parseList(Buffer.concat([Buffer.from([0, 0, 0, 9]), entry('b'), entry('a')]))).toMatchObject({
@@ -29,6 +34,11 @@ describe('answers of the file server', () => {
     expect(parseFileReply(Buffer.from([2, 0, 0, 0, 13]))).toMatchObject({ failure: { errno: 'EACCES' } });
     expect(parseFileReply(Buffer.from([2, 0, 0, 0x27, 0x11]))).toMatchObject({
       failure: { errno: 'not_regular' },
+    });
+    const named = Buffer.concat([Buffer.from([2, 0, 0, 0x27, 0x13]), Buffer.from('../x')]);
+    expect(parseFileReply(named)).toMatchObject({
+      failure: { errno: 'outside' },
+      name: Buffer.from('../x'),
     });
     expect(parseFileReply(Buffer.from([2, 0xff, 0, 0, 0]))).toMatchObject({ failure: { errno: 'EIO' } });
   });
@@ -42,6 +52,12 @@ describe('answers of the file server', () => {
   it.each([
     ['an unknown kind', () => parseFileReply(Buffer.from([9]))],
     ['nothing', () => parseFileReply(Buffer.alloc(0))],
+    [
+      'a failure with a name that has no end',
+      () => parseFileReply(Buffer.concat([Buffer.from([2, 0, 0, 0, 13]), Buffer.alloc(4097)])),
+    ],
+    ['a change that is cut', () => parseChanges(Buffer.from([0, 0, 1, 0, 0, 3, 0x61]))],
+    ['a change without a length', () => parseChanges(Buffer.from([0, 0, 1, 0]))],
     ['a failure without a reason', () => parseFileReply(Buffer.from([2, 0]))],
     ['a status that is cut', () => parseStat(status(1))],
     ['a type that does not exist', () => parseStat(Buffer.concat([status(9), Buffer.from([0])]))],

@@ -54,6 +54,7 @@ describe('FrameDecoder', () => {
     ['credit for an output stream', frameBytes(0x8a, 1, Buffer.from([1, 0, 0, 0, 1]))],
     ['an error that is too long', frameBytes(0x8b, 1, Buffer.alloc(257))],
     ['a release with a payload', frameBytes(0x8c, 1, Buffer.alloc(1))],
+    ['a count of no length', frameBytes(0x8e, 0, Buffer.alloc(3))],
     ['an end with a payload', frameBytes(0x8d, 1, Buffer.alloc(1))],
   ])('refuses %s, and everything after it', (_, bytes) => {
     const decoder = new FrameDecoder();
@@ -66,6 +67,22 @@ describe('FrameDecoder', () => {
   it('takes the longest frame there may be', () => {
     const longest = frameBytes(0x85, 1, Buffer.alloc(MAX_FRAME_LENGTH - 5));
     expect(new FrameDecoder().push(longest)).toMatchObject({ ok: true, value: [{ type: 'stdout' }] });
+  });
+
+  it('puts a long frame together from pieces of any size', () => {
+    const bytes = Buffer.alloc(200_000, 'abcdefg');
+    const stream = Buffer.concat([frameBytes(0x85, 1, bytes), exit, frameBytes(0x86, 2, bytes), pong]);
+    for (const size of [7, 4096, 65_536, 200_009, 200_010, 300_000]) {
+      const decoder = new FrameDecoder();
+      const frames = [];
+      for (let at = 0; at < stream.length; at += size) {
+        const result = decoder.push(stream.subarray(at, at + size));
+        if (result.ok) frames.push(...result.value);
+      }
+      expect(frames.map(({ type }) => type)).toEqual(['stdout', 'exit', 'stderr', 'pong']);
+      for (const frame of frames)
+        if ('bytes' in frame) expect(bytes.equals(frame.bytes as Buffer)).toBe(true);
+    }
   });
 
   it('keeps no large block alive for a short payload', () => {

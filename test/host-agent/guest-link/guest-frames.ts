@@ -20,7 +20,18 @@ export interface SentFrame {
 export class HandMadeGuest {
   readonly #stdin = new PassThrough();
   readonly #stdout = new PassThrough();
-  readonly link = new GuestLink({ stdin: this.#stdin, stdout: this.#stdout });
+  /** What the link said of the guest's sleep. */
+  readonly wakes: string[] = [];
+  readonly link = new GuestLink(
+    { stdin: this.#stdin, stdout: this.#stdout },
+    {
+      touch: () => void this.wakes.push('touch'),
+      hold: () => {
+        this.wakes.push('hold');
+        return () => void this.wakes.push('let sleep');
+      },
+    },
+  );
   /** What the host sent, without the frames already taken by `takeSent`. */
   #unread = Buffer.alloc(0);
 

@@ -57,6 +57,72 @@ describe('a link', () => {
     expect(await closedWith()).toBe('malformed_frame');
   });
 
+  it('forks a template under the number of its channel, and says when it is gone', async () => {
+    const template = await started({ isTemplate: true });
+    await guest.takeSent();
+    const control: string[] = [];
+    const onControl = (bytes: Uint8Array) => control.push(Buffer.from(bytes).toString());
+    const forked = guest.link.fork({ template, onControl, timeoutMs: WAIT_MS });
+    const failed = guest.link.fork({ template, onControl, timeoutMs: WAIT_MS });
+    const [first, second] = await guest.takeSent();
+    expect(first).toMatchObject({ type: HOST_FRAME.fork });
+    expect([...(first?.payload ?? [])]).toEqual([
+      2,
+      0,
+      16,
+      0,
+      0,
+      0,
+      16,
+      0,
+      0,
+      0,
+      16,
+      0,
+      0,
+      0,
+      0,
+      0,
+      template.id,
+    ]);
+    await guest.send(0x83, first?.channel ?? 0, Buffer.from([0, 0, 0, 9]));
+    await guest.send(0x87, first?.channel ?? 0, Buffer.from('hello'));
+    await guest.send(0x84, second?.channel ?? 0, Buffer.from([0, 0, 0, 32]));
+    expect(await forked).toMatchObject({ ok: true, value: { pid: 9 } });
+    expect(control).toEqual(['hello']);
+    expect(await failed).toMatchObject({ failure: { reason: 'spawn_failed', errno: 'EPIPE' } });
+  });
+
+  it('wakes the guest before a frame, but not to ask whether it may sleep', async () => {
+    const before = guest.wakes.length;
+    void guest.link.ping(WAIT_MS);
+    expect(guest.wakes.length).toBe(before + 1);
+    const counts = [guest.link.countOthers(WAIT_MS), guest.link.countOthers(WAIT_MS)];
+    expect(guest.wakes.length).toBe(before + 1);
+    expect((await guest.takeSent()).map(({ type }) => type)).toEqual([
+      HOST_FRAME.ping,
+      HOST_FRAME.census,
+      HOST_FRAME.census,
+    ]);
+    await guest.send(0x8e, 0, Buffer.from([0, 0, 0, 3]));
+    await guest.send(0x8e, 0, Buffer.from([0, 0, 0, 0]));
+    expect(await Promise.all(counts)).toEqual([
+      { ok: true, value: { others: 3 } },
+      { ok: true, value: { others: 0 } },
+    ]);
+  });
+
+  it('is closed by a count that nobody asked for', async () => {
+    await guest.send(0x8e, 0, Buffer.alloc(4));
+    expect(await guest.link.countOthers(WAIT_MS)).toMatchObject({ failure: { reason: 'malformed_frame' } });
+  });
+
+  it('asks for a bounded number of counts, and gives up on a guest that does not answer', async () => {
+    const waiting = Array.from({ length: 4 }, () => guest.link.countOthers(1));
+    expect(await guest.link.countOthers(WAIT_MS)).toMatchObject({ failure: { reason: 'limit' } });
+    expect(await waiting[0]).toMatchObject({ failure: { reason: 'timeout' } });
+  });
+
   it('matches pongs to pings', async () => {
     const pings = [guest.link.ping(WAIT_MS), guest.link.ping(WAIT_MS), guest.link.ping(1)];
     const sent = await guest.takeSent();

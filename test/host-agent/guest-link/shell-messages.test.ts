@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import { lengthPrefixed } from '../../../host-agent/guest-link/length-prefixed.ts';
 import {
   encodeShellRequest,
+  localeVariables,
   parseShellState,
   ShellMessages,
   shellState,
@@ -41,6 +42,14 @@ it('takes as many variables as are kept', () => {
 
 it('keeps the variables from before where only the folder was sent', () => {
   expect(parseShellState(state('X=1\0', 0), BEFORE)?.environment).toBe(BEFORE.environment);
+});
+
+it('finds the variables that choose the locale', () => {
+  const variables = ['A=1', 'LANG=C.UTF-8', 'LANGUAGE=de', 'LC_ALL=', 'XLC_ALL=C', 'LC_CTYPE=a\xff'];
+  const found = localeVariables(shellState('/', variables)).map((variable) =>
+    Buffer.from(variable).toString(),
+  );
+  expect(found).toEqual(['LANG=C.UTF-8', 'LC_ALL=', 'LC_CTYPE=a\xff']);
 });
 
 it('listens to no more messages than a shell has to say', () => {

@@ -1,6 +1,8 @@
 /** One suite for every way a supervisor can run: as a plain process, and as PID 1 of a real sandbox. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { GuestUnderTest } from './guest-under-test.ts';
+import { describeArchives } from './suite/archives.ts';
+import { describeFileTransfers } from './suite/file-transfers.ts';
 import { describeFiles } from './suite/files.ts';
 import { describeKernelAttacks } from './suite/kernel-attacks.ts';
 import { describeNode } from './suite/node.ts';
@@ -8,6 +10,7 @@ import { describeProcesses } from './suite/processes.ts';
 import { describePython } from './suite/python.ts';
 import { describePythonDisplay } from './suite/python-display.ts';
 import { describeShell } from './suite/shell.ts';
+import { describeShellAsBash } from './suite/shell-as-bash.ts';
 import { describeStreams } from './suite/streams.ts';
 
 const SETUP_TIMEOUT_MS = 60_000;
@@ -24,7 +27,10 @@ export function describeGuest(name: string, start: Start, { node }: { node?: str
     describe('what a Python cell shows', () => describePythonDisplay(guest));
     if (node !== undefined) describe('the JavaScript kernel', () => describeNode(guest, node));
     describe('the shell', () => describeShell(guest));
+    describe('the shell as bash', () => describeShellAsBash(guest));
     describe('the file server', () => describeFiles(guest));
+    describe('streams of files', () => describeFileTransfers(guest));
+    describe('archives', () => describeArchives(guest));
 
     it('ends with its link', async () => {
       guest().link.close();

@@ -130,13 +130,38 @@ it.each([
   expect(frames[1]).toMatchObject({ type: 'spawn_failed', channel: 1, errno: 22 });
 });
 
+it.each([
+  ['a channel that is not there', u32(4711), 32],
+  ['a program that is no template', u32(1), 32],
+  ['no channel', Buffer.alloc(0), 22],
+  ['more than it understands', Buffer.concat([u32(1), Buffer.alloc(1)]), 22],
+])('refuses to fork %s', async (_, rest, errno) => {
+  start();
+  listen();
+  child.stdin.write(spawnFrame(1, 'sleep 1000', 0));
+  await eventually('it runs', () => frames.some(({ type }) => type === 'spawned'));
+  const credit = u32(1000);
+  const payload = Buffer.concat([Buffer.from([2]), credit, credit, credit, rest]);
+  child.stdin.write(encodeFrame(HOST_FRAME.fork, 2, payload));
+  await eventually('it answers', () => frames.some(({ type }) => type === 'spawn_failed'));
+  expect(frames.at(-1)).toMatchObject({ type: 'spawn_failed', channel: 2, errno });
+});
+
 it('takes no notice of frames for channels that do not exist', async () => {
   start();
   listen();
   for (const type of Object.values(HOST_FRAME)) child.stdin.write(encodeFrame(type, 4711, Buffer.alloc(2)));
   child.stdin.write(encodeFrame(HOST_FRAME.ping, 0, Buffer.from('end')));
   await eventually('it answers', () => frames.filter(({ type }) => type === 'pong').length === 2);
-  expect(frames.map(({ type }) => type)).toEqual(['ready', 'ready', 'pong', 'spawn_failed', 'pong']);
+  expect(frames.map(({ type }) => type)).toEqual([
+    'ready',
+    'ready',
+    'pong',
+    'spawn_failed',
+    'counted',
+    'spawn_failed',
+    'pong',
+  ]);
 });
 
 it('stays small when the host gives credit and does not read', async () => {

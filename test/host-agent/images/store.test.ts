@@ -85,6 +85,25 @@ describe('an image store', () => {
     });
   });
 
+  test('an image was used last when a session last started on it, and first when it was made', async () => {
+    const store = openImageStore(storeWithTwo());
+    const [image] = await store.list();
+    expect(image).toMatchObject({ digest: NEW, lastUsedAt: '2026-02-01T00:00:00Z' });
+    const beforeMs = Date.now() - 1_000;
+    await store.markUsed({ name: 'python', digest: NEW });
+    const [used, other] = await store.list();
+    expect(Date.parse(used?.lastUsedAt ?? '')).toBeGreaterThan(beforeMs);
+    expect(other?.lastUsedAt).toBe('2026-01-01T00:00:00Z');
+  });
+
+  test('an image that is gone is not made again by being used', async () => {
+    const storeDir = storeWithTwo();
+    const store = openImageStore(storeDir);
+    rmSync(imageDir(storeDir, 'python', NEW), { recursive: true });
+    await store.markUsed({ name: 'python', digest: NEW });
+    expect(await store.list()).toMatchObject([{ digest: OLD }]);
+  });
+
   test('a store that is not there holds nothing', async () => {
     expect(await openImageStore(join(temporaryFolder(), 'absent')).list()).toEqual([]);
   });

@@ -33,6 +33,18 @@ describe('admit', () => {
     expect(admit({ ...ROOMY, sandboxes: 4 })).toMatchObject({ ok: false, code: 'host_full' });
   });
 
+  it('says what is short and how much room there is', () => {
+    const admitted = admit({ ...ROOMY, availableMemoryBytes: 512 * MIB });
+    expect(admitted.ok ? '' : admitted.detail).toBe(
+      `the host has too little room (memory): ${JSON.stringify({
+        sandboxes: 1,
+        cpus: 2,
+        memory_bytes: 256 * MIB,
+        disk_bytes: 2 * MIB,
+      })} is free`,
+    );
+  });
+
   it('is full when memory is short, counting what starting sandboxes were promised', () => {
     expect(admit({ ...ROOMY, availableMemoryBytes: 767 * MIB })).toMatchObject({ code: 'host_full' });
     expect(admit({ ...ROOMY, availableMemoryBytes: 768 * MIB }).ok).toBe(true);

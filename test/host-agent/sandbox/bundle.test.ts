@@ -18,6 +18,7 @@ afterEach(() => rm(dir, { recursive: true, force: true }));
 
 const specOf = () =>
   buildSpec({
+    hostname: ID,
     limits: { cpus: 1, memory_bytes: 1, processes: 8, workspace_bytes: 1, tmp_bytes: 1 },
     rootfsPath: '/rootfs',
     guestDir: '/guest',

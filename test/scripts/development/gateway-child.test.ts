@@ -2,13 +2,13 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { processStartTicks } from '../../../host-agent/process/process-identity.ts';
 import { gatewayChild } from '../../../scripts/development/gateway-child.ts';
 import type { GatewayMessage } from '../../../scripts/development/gateway-message.ts';
 import { requireFreePort } from '../../../scripts/development/port.ts';
 import type { SupervisedChild } from '../../../scripts/development/supervised-child.ts';
 import { waitUntil } from '../../../scripts/development/wait-until.ts';
 import { locations } from '../../../scripts/locations.ts';
-import { processStartTicks } from '../../../scripts/process/process-identity.ts';
 
 const ENTRY = new URL('../../fixtures/gateway-worker/index.mjs', import.meta.url).pathname;
 const WAIT = { timeoutMs: 15_000, intervalMs: 20 };

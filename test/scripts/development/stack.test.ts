@@ -3,10 +3,10 @@ import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { tryLock } from '../../../host-agent/process/lock-file.ts';
 import { cgroupParent } from '../../../scripts/development/host-agent-child.ts';
 import { startStack } from '../../../scripts/development/stack.ts';
 import { locations } from '../../../scripts/locations.ts';
-import { tryLock } from '../../../scripts/process/lock-file.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
 
 const installation = {

@@ -1,9 +1,9 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { processStartTicks } from '../../../host-agent/process/process-identity.ts';
 import { SupervisedChild } from '../../../scripts/development/supervised-child.ts';
 import { waitUntil } from '../../../scripts/development/wait-until.ts';
-import { processStartTicks } from '../../../scripts/process/process-identity.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
 
 const STEADY = `process.send({ input: require('node:fs').readFileSync(0, 'utf8') }); setInterval(() => {}, 1000);`;

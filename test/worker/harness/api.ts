@@ -85,7 +85,7 @@ async function checkDescribed(method: string, path: string, answer: ApiAnswer): 
     if (documented.content !== undefined) throw new Error(`${about} should have a body`);
     return;
   }
-  const schema = documented.content?.[mediaType]?.schema;
+  const schema = (documented.content?.[mediaType] ?? documented.content?.['*/*'])?.schema;
   if (schema === undefined) throw new Error(`${about} does not describe ${mediaType}`);
   if (answer.json === undefined) return;
   const parsed = schemaWith(schema, components.schemas).safeParse(answer.json);
@@ -93,7 +93,10 @@ async function checkDescribed(method: string, path: string, answer: ApiAnswer): 
 }
 
 function matches(template: string, path: string): boolean {
-  const pattern = template.replaceAll('.', '\\.').replaceAll(/\{[a-z_]+\}/g, '[^/]+');
+  const pattern = template
+    .replaceAll('.', '\\.')
+    .replaceAll('{path}', '.*')
+    .replaceAll(/\{[a-z_]+\}/g, '[^/]+');
   return new RegExp(`^${pattern}$`).test(path);
 }
 

@@ -2,7 +2,9 @@
 import { env } from 'cloudflare:workers';
 import { ExecuteSchema } from '../../../shared/execution.ts';
 import { newSessionId } from '../../../shared/ids.ts';
-import { CreateSessionSchema } from '../../../shared/session.ts';
+import { RESOURCE_CLASSES } from '../../../shared/limits.ts';
+import { resolveLimits } from '../../../shared/resource-class.ts';
+import { type CreateSession, CreateSessionSchema, type SizedSession } from '../../../shared/session.ts';
 import { configurationOf } from '../../../worker/configuration.ts';
 import type { ExecuteInput } from '../../../worker/objects/session/port.ts';
 import { DOUBLE_IMAGE, type HostDouble } from '../../fixtures/host-double/host-double.ts';
@@ -24,6 +26,12 @@ export async function newId(): Promise<string> {
   return newSessionId((await configurationOf(env)).tagKey, caller.tenant);
 }
 
+function sized(request: CreateSession): SizedSession {
+  const limits = resolveLimits(request.limits, RESOURCE_CLASSES);
+  if (!limits.ok) throw new Error(limits.detail);
+  return { ...request, limits: limits.value };
+}
+
 export async function createOn(
   host: HostDouble,
   sessionId: string,
@@ -32,7 +40,7 @@ export async function createOn(
   return sessionStub(sessionId).create({
     sessionId,
     caller,
-    request: CreateSessionSchema.parse(options.request ?? {}),
+    request: sized(CreateSessionSchema.parse(options.request ?? {})),
     host: { hostId: host.hostId, imageDigest: DOUBLE_IMAGE.digest },
     ephemeral: options.ephemeral ?? false,
   });

@@ -112,6 +112,15 @@ const attacks: Attack[] = [
       'PS256 with the RSA key': withHeader({ alg: 'PS256' }, 'rsa'),
     },
   },
+  {
+    id: 'A25',
+    twin: () => tokenOf(),
+    rows: {
+      'a token bound to a DPoP key': withClaims({ cnf: { jkt: 'a'.repeat(43) } }),
+      'a token bound to a certificate': withClaims({ cnf: { 'x5t#S256': 'a'.repeat(43) } }),
+      'a token with an empty binding': withClaims({ cnf: null }),
+    },
+  },
   { id: 'A06', rows: { 'an embedded key': withHeader({ jwk: { kty: 'OKP', crv: 'Ed25519', x: 'A' } }) } },
   {
     id: 'A07',

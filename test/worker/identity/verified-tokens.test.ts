@@ -5,7 +5,15 @@ import { REMEMBERED_MS, VerifiedTokens } from '../../../worker/identity/verified
 const NOW_MS = 1_800_000_000_000;
 
 function principal(expiresAtMs = NOW_MS + 3_600_000): TenantPrincipal {
-  return { kind: 'tenant', tenant: 'acme', subject: 'agent', client: 'cli', scopes: new Set(), expiresAtMs };
+  return {
+    kind: 'tenant',
+    tenant: 'acme',
+    subject: 'agent',
+    client: 'cli',
+    scopes: new Set(),
+    tokenId: 't',
+    expiresAtMs,
+  };
 }
 
 describe('a verified token', () => {

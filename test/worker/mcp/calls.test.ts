@@ -9,7 +9,13 @@ import { api } from '../harness/api.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { connectClient, type Era } from './clients.ts';
 
-const TOOL_NAMES = ['create_session', 'delete_session', ...ToolNameSchema.options].toSorted();
+const TOOL_NAMES = [
+  'call_tool',
+  'create_session',
+  'delete_session',
+  'search_tools',
+  ...ToolNameSchema.options,
+].toSorted();
 
 let host: HostDouble;
 

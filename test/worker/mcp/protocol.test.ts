@@ -96,12 +96,16 @@ describe('who may ask', () => {
     };
     expect(await namesFor('sessions:read')).toEqual([]);
     expect(await namesFor('tools:python')).toMatchObject([
+      { name: 'call_tool' },
       { name: 'python', inputSchema: { required: ['code', 'session_id'] } },
+      { name: 'search_tools' },
     ]);
     expect(await namesFor('tools:python sessions:write')).toMatchObject([
+      { name: 'call_tool' },
       { name: 'create_session' },
       { name: 'delete_session' },
       { name: 'python', inputSchema: { required: ['code'] } },
+      { name: 'search_tools' },
     ]);
   });
 

@@ -33,6 +33,7 @@ describe('A31: a body that sets', () => {
     ['an image by tag', { image: 'python:latest' }, 'body.image'],
     ['an image by path', { image: '../python' }, 'body.image'],
     ['a limit that no sandbox has', { limits: { capabilities: 'all' } }, 'body.limits.capabilities'],
+    ['a class that is not there', { limits: { class: 'huge' } }, 'body.limits.class'],
     ['a limit over the protocol', { limits: { cpus: 1e6 } }, 'body.limits.cpus'],
     ['a variable with a bad name', { env: { 'A=B': 'x' } }, 'body.env.A=B'],
     ['a pool by path', { pool: '../default' }, 'body.pool'],
@@ -50,9 +51,17 @@ describe('A31: a body that sets', () => {
       'limits within the schema',
       { limits: { cpus: 2 }, image: 'python', metadata: { tenant: 'x', uid: '0' } },
     ],
+    ['a class', { limits: { class: 'large', memory_bytes: 1024 ** 3 } }],
     ['an image by digest', { image: `sha256:${'0'.repeat(64)}` }],
   ])('%s is taken', async (_name, body) => {
     expect([CREATED, 422]).toContain((await create(body)).status);
+  });
+
+  test('a size above its class is refused, and the field is named', async () => {
+    const answer = await create({ limits: { class: 'small', cpus: 2 } });
+    expect(answer.status).toBe(422);
+    expect(problemIn(answer)).toMatchObject({ code: 'limits_exceeded' });
+    expect(pathsIn(answer)).toEqual(['body.limits.cpus']);
   });
 
   test('names every wrong field of an execution at once', async () => {
@@ -185,7 +194,7 @@ describe('A34: a path', () => {
     ['PATCH', '/v1/sessions/x', 'GET, HEAD, DELETE'],
     ['GET', '/v1/execute', 'POST'],
     ['POST', '/v1/links/control', 'GET, HEAD'],
-    ['OPTIONS', '/v1/tools', 'GET, HEAD'],
+    ['OPTIONS', '/v1/tools', 'GET, HEAD, POST'],
   ])('refuses %s %s and says what it has', async (method, path, allowed) => {
     const answer = await api(method, path, { token: await tokenOf() });
     expect(answer.status).toBe(405);
@@ -427,7 +436,7 @@ describe('the request rate of a tenant', () => {
     let accepted = 0;
     while (refused === undefined && accepted <= limit * 2) {
       const answers = await Promise.all(
-        Array.from({ length: 50 }, () => request('GET', '/v1/tools', { token })),
+        Array.from({ length: 50 }, () => request('GET', '/v1/tools?limit=x', { token })),
       );
       for (const answer of answers) {
         if (answer.status === 429) refused = answer;

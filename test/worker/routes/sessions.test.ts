@@ -197,18 +197,29 @@ function requestsBelow(sessionId: string, executionId: string) {
   return routes
     .filter((route) => route.path.includes('{session_id}'))
     .map((route) => {
-      const values = Parameters.parse({ session_id: sessionId, execution_id: executionId });
+      const values = Parameters.parse({
+        session_id: sessionId,
+        execution_id: executionId,
+        process_id: newId('prc'),
+        path: 'x',
+      });
       const path = route.path.replaceAll(/\{([a-z_]+)\}/g, (_, name: string) => values[name] ?? '');
       const body: ApiOptions = route.operationId === 'execute' ? { body: shell('x') } : {};
       if (route.operationId === 'writeStdin') body.body = { data: 'x' };
       if (route.operationId === 'interrupt') body.body = {};
+      if (route.operationId === 'startProcess') body.body = { command: 'x' };
+      if (route.operationId === 'waitForProcess') body.body = { exit: true };
       if (route.operationId === 'toolCalls') {
         const call = { name: 'shell', arguments: '{"command": "x"}' };
         body.body = { tool_calls: [{ id: 'c1', type: 'function', function: call }] };
       }
+      if (route.access.webSocket === true) body.headers = { Upgrade: 'websocket' };
       return { method: route.method, path, body, operationId: route.operationId };
     })
-    .toSorted((left, right) => Number(left.method === 'DELETE') - Number(right.method === 'DELETE'));
+    .toSorted(
+      (left, right) =>
+        Number(left.operationId === 'deleteSession') - Number(right.operationId === 'deleteSession'),
+    );
 }
 
 describe('what is not the caller’s', () => {
@@ -297,6 +308,8 @@ describe('what is not the caller’s', () => {
     for (const { method, path, body, operationId } of requestsBelow(sessionId, execution.execution_id)) {
       // These two answer when the execution has ended, which is held here.
       if (operationId === 'execute' || operationId === 'streamExecution') continue;
+      // Programs have their own tests: the host of these tests runs none, and a socket is no answer to read.
+      if (operationId === 'openTerminal' || path.includes('/processes')) continue;
       const answer = await api(method, path, { token, ...body });
       const expected = operationId === 'getReceipt' ? 409 : 204;
       expect(answer.status, `${method} ${path} ${answer.text}`).toBeLessThanOrEqual(expected);

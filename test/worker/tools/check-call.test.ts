@@ -13,6 +13,7 @@ const context: CallContext = {
     subject: 'b',
     client: 'c',
     scopes: new Set(['tools:python', 'tools:file']),
+    tokenId: 't',
     expiresAtMs: 0,
   },
   configuration: await configurationOf(env),

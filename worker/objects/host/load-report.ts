@@ -3,6 +3,7 @@ export interface Load {
   sandboxes: number;
   capacity: number;
   degraded: boolean;
+  skewed: boolean;
 }
 
 const REPORT_INTERVAL_MS = 30_000;
@@ -13,6 +14,7 @@ export function isWorthReporting(load: Load, reported: Load & { atMs: number }, 
   return (
     nowMs - reported.atMs >= REPORT_INTERVAL_MS ||
     load.degraded !== reported.degraded ||
+    load.skewed !== reported.skewed ||
     load.capacity !== reported.capacity ||
     // The last free places count one by one, or sessions are sent to a host that is full.
     (change > 0 && load.sandboxes >= load.capacity * (1 - REPORT_CHANGE)) ||

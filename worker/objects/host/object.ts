@@ -10,19 +10,22 @@ import {
   PONG_TEXT,
   PROTOCOL_VERSION,
 } from '../../../shared/frames.ts';
+import { isSessionIdOf } from '../../../shared/ids.ts';
 import { MAX_FRAME_BYTES } from '../../../shared/limits.ts';
 import { isErrorCode } from '../../../shared/problem.ts';
 import { configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { HostIdentitySchema, readIdentity } from '../../links/identity.ts';
 import { commandFrames } from '../command-frames.ts';
+import { CONTROL_LINK_RATE, FrameRate } from '../frame-rate.ts';
 import { CLOSE, isProof, newChallenge } from '../link-proof.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
 import type { HostReport } from '../pool/port.ts';
 import { sessionObjectName } from '../session-name.ts';
+import { isSkewed } from './clock-skew.ts';
 import { type ControlSocketState, NOTHING_REPORTED, readSocket, writeSocket } from './control-socket.ts';
 import { livenessOf } from './liveness.ts';
-import { isWorthReporting } from './load-report.ts';
+import { isWorthReporting, type Load } from './load-report.ts';
 import type { ControlCommand, HostPort, HostStatus } from './port.ts';
 import { HostStore, type SessionRow } from './store.ts';
 
@@ -31,10 +34,15 @@ const PURPOSE = 'control';
 /** Set before an alarm works, so that one that fails is tried again. */
 const ALARM_RETRY_MS = 10_000;
 const NOTICES_AT_ONCE = 16;
+/** Refusals within the window after which a host is taken for bad. Each costs it a sandbox. */
+const MAX_REFUSED_RECEIPTS = 5;
+const REFUSED_RECEIPTS_WINDOW_MS = 600_000;
 
 export class HostObject extends DurableObject<Env> implements HostPort {
   readonly #store: HostStore;
   readonly #handled = new WeakMap<WebSocket, Promise<void>>();
+  /** Of the host, not of a socket: dialling again gives no new frames. */
+  readonly #rate = new FrameRate(CONTROL_LINK_RATE);
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -62,6 +70,9 @@ export class HostObject extends DurableObject<Env> implements HostPort {
 
   /** One frame after the other: `hello` comes right behind a proof that takes time to check. */
   override async webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): Promise<void> {
+    if (!this.#rate.allows(typeof message === 'string' ? 0 : message.byteLength, Date.now())) {
+      return this.#refuse(socket, CLOSE.tooFast, 'too many frames');
+    }
     const before = this.#handled.get(socket) ?? Promise.resolve();
     const handled = before.then(() => this.#receive(socket, message));
     this.#handled.set(socket, handled);
@@ -70,8 +81,10 @@ export class HostObject extends DurableObject<Env> implements HostPort {
 
   async #receive(socket: WebSocket, message: string | ArrayBuffer): Promise<void> {
     const state = readSocket(socket);
+    // What was under way when the link was closed still arrives.
+    if (state?.phase === 'refused') return;
     if (state === undefined || typeof message === 'string') return this.#violation(socket, 'a text message');
-    if (message.byteLength > MAX_FRAME_BYTES) return socket.close(CLOSE.tooBig, 'frame too big');
+    if (message.byteLength > MAX_FRAME_BYTES) return this.#refuse(socket, CLOSE.tooBig, 'frame too big');
     const frame = decodeFrame(message, ControlLinkUpSchema);
     if (!frame.ok) return this.#violation(socket, frame.detail);
     try {
@@ -88,12 +101,18 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     switch (frame.type) {
       case 'load':
         return this.#load(socket, state, frame);
+      case 'images': {
+        const message = { state: 'connected', images: frame.images, lastSeenAtMs: Date.now() } as const;
+        return this.#report(state, { ...state.reported, ...message });
+      }
       case 'refused': {
+        if (!(await this.#isSession(frame))) return this.#violation(socket, 'no session of this edge');
         const code = isErrorCode(frame.code) ? frame.code : 'sandbox_failed';
         const notice = { hostId: state.hostId, epoch: frame.epoch, code, detail: frame.detail };
         return this.#session(frame).attachRefused(notice);
       }
       case 'destroyed':
+        if (!(await this.#isSession(frame))) return this.#violation(socket, 'no session of this edge');
         return this.#session(frame).sandboxDestroyed({ hostId: state.hostId, epoch: frame.epoch });
     }
   }
@@ -120,10 +139,14 @@ export class HostObject extends DurableObject<Env> implements HostPort {
       if (other !== socket && readSocket(other)?.phase === 'linked') other.close(CLOSE.normal, 'replaced');
     }
     const { sandboxes: capacity } = hello.capacity;
-    const reported = { atMs: nowMs, sandboxes: 0, capacity, degraded: false };
+    const skewed = isSkewed(hello.host_time_ms, nowMs);
+    if (skewed)
+      logWarning('host_clock_skew', { host_id: state.hostId, host_time_ms: hello.host_time_ms ?? 0 });
+    const reported = { atMs: nowMs, sandboxes: 0, capacity, degraded: false, skewed };
     writeSocket(socket, { ...state, phase: 'linked', epoch, linkedAtMs: nowMs, reported });
     const { signedKeySet } = await configurationOf(this.env);
-    socket.send(encodeFrame({ type: 'welcome', key_set: signedKeySet, epoch }));
+    const edgeTime = hello.host_time_ms === undefined ? {} : { edge_time_ms: Date.now() };
+    socket.send(encodeFrame({ type: 'welcome', key_set: signedKeySet, epoch, ...edgeTime }));
     logInfo('host_connected', { host_id: state.hostId, epoch, agent_version: hello.agent_version });
     await this.#watch(nowMs);
     await this.#report(state, { state: 'connected', ...reported, images: hello.images, lastSeenAtMs: nowMs });
@@ -135,10 +158,11 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     frame: Extract<ControlLinkUp, { type: 'load' }>,
   ): Promise<void> {
     const nowMs = Date.now();
-    const load = {
+    const load: Load = {
       sandboxes: frame.sandboxes,
       capacity: frame.capacity.sandboxes,
       degraded: frame.degraded,
+      skewed: isSkewed(frame.host_time_ms, nowMs),
     };
     if (!isWorthReporting(load, state.reported, nowMs)) return;
     writeSocket(socket, { ...state, reported: { ...load, atMs: nowMs } });
@@ -160,6 +184,17 @@ export class HostObject extends DurableObject<Env> implements HostPort {
 
   async forget(session: { tenant: string; sessionId: string }): Promise<void> {
     this.#store.removeSession({ tenant: session.tenant, session_id: session.sessionId });
+  }
+
+  async receiptRefused(): Promise<void> {
+    const record = this.#store.host();
+    if (record === undefined) return;
+    const nowMs = Date.now();
+    const refusals = this.#store.addRefusedReceipt(nowMs, nowMs - REFUSED_RECEIPTS_WINDOW_MS);
+    if (refusals < MAX_REFUSED_RECEIPTS) return;
+    logWarning('host_receipts_refused', { host_id: record.host_id, refusals });
+    await this.env.POOL.getByName(record.pool).distrustHost({ hostId: record.host_id });
+    this.#store.clearRefusedReceipts();
   }
 
   async status(): Promise<HostStatus> {
@@ -219,8 +254,8 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     if (liveness.state !== record.state) {
       this.#store.setState(liveness.state);
       if (liveness.state === 'dead') socket?.close(CLOSE.internal, 'no heartbeat');
-      const { sandboxes, capacity, degraded } = state?.reported ?? NOTHING_REPORTED;
-      const load = { sandboxes, capacity, degraded };
+      const { sandboxes, capacity, degraded, skewed } = state?.reported ?? NOTHING_REPORTED;
+      const load = { sandboxes, capacity, degraded, skewed };
       logInfo('host_state', { host_id: record.host_id, state: liveness.state });
       await this.#report(
         { hostId: record.host_id, pool: record.pool },
@@ -273,13 +308,28 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     return success(null);
   }
 
+  /** No object wakes because a host invents a session. */
+  async #isSession(named: { tenant: string; session_id: string }): Promise<boolean> {
+    const { tagKey } = await configurationOf(this.env);
+    return isSessionIdOf(tagKey, named.tenant, named.session_id);
+  }
+
   #session(named: { tenant: string; session_id: string }) {
     return this.env.SESSION.getByName(sessionObjectName(named.tenant, named.session_id));
   }
 
   async #report(host: { hostId: string; pool: string }, report: Omit<HostReport, 'hostId'>): Promise<void> {
-    const { state, sandboxes, capacity, degraded, images, lastSeenAtMs } = report;
-    const message = { hostId: host.hostId, state, sandboxes, capacity, degraded, images, lastSeenAtMs };
+    const { state, sandboxes, capacity, degraded, skewed, images, lastSeenAtMs } = report;
+    const message = {
+      hostId: host.hostId,
+      state,
+      sandboxes,
+      capacity,
+      degraded,
+      skewed,
+      images,
+      lastSeenAtMs,
+    };
     try {
       await this.env.POOL.getByName(host.pool).reportHost(message);
     } catch (error: unknown) {
@@ -288,7 +338,18 @@ export class HostObject extends DurableObject<Env> implements HostPort {
   }
 
   #violation(socket: WebSocket, detail: string): void {
-    logWarning('control_link_violation', { detail });
-    socket.close(CLOSE.violation, 'protocol violation');
+    this.#refuse(socket, CLOSE.violation, detail);
+  }
+
+  #refuse(socket: WebSocket, code: number, detail: string): void {
+    const state = readSocket(socket);
+    if (state?.phase === 'refused') return;
+    logWarning('control_link_violation', { host_id: state?.hostId, detail });
+    socket.close(code, code === CLOSE.tooFast ? 'too many frames' : 'protocol violation');
+    // The host is gone as if it had closed the link itself, but nothing more of it is taken.
+    if (state !== undefined) {
+      this.ctx.waitUntil(this.#disconnected(socket));
+      writeSocket(socket, { ...state, phase: 'refused' });
+    }
   }
 }

@@ -22,5 +22,7 @@ export interface HostPort {
   destroy(command: ControlCommand): Promise<Outcome<null>>;
   /** The session needs to hear nothing more of this host. */
   forget(session: { tenant: string; sessionId: string }): Promise<void>;
+  /** A session did not take what this host signed. Too many of these, and the host gets no new sessions. */
+  receiptRefused(): Promise<void>;
   status(): Promise<HostStatus>;
 }

@@ -13,6 +13,8 @@ CREATE TABLE IF NOT EXISTS host (
 );
 CREATE TABLE IF NOT EXISTS session (tenant TEXT NOT NULL, session_id TEXT NOT NULL, PRIMARY KEY (tenant, session_id))
   WITHOUT ROWID;
+-- When sessions refused what the host signed.
+CREATE TABLE IF NOT EXISTS refused_receipt (at_ms INTEGER NOT NULL);
 `;
 
 const HostRecordSchema = z.object({
@@ -75,6 +77,17 @@ export class HostStore {
       session.tenant,
       session.session_id,
     );
+  }
+
+  /** Adds a refusal; gives how many there were since `sinceMs`, and forgets the older ones. */
+  addRefusedReceipt(atMs: number, sinceMs: number): number {
+    this.#sql.exec('DELETE FROM refused_receipt WHERE at_ms < ?', sinceMs);
+    this.#sql.exec('INSERT INTO refused_receipt (at_ms) VALUES (?)', atMs);
+    return Number(this.#sql.exec('SELECT COUNT(*) AS count FROM refused_receipt').one().count);
+  }
+
+  clearRefusedReceipts(): void {
+    this.#sql.exec('DELETE FROM refused_receipt');
   }
 
   sessions(limit: number): SessionRow[] {

@@ -32,7 +32,8 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
 
   async createEnrollmentToken({ pool }: { pool: string }): Promise<Outcome<EnrollmentToken>> {
     const nowMs = Date.now();
-    const token = newEnrollmentToken(pool);
+    const { tagKey } = await configurationOf(this.env);
+    const token = await newEnrollmentToken(tagKey, pool);
     const expiresAtMs = nowMs + ENROLLMENT_TOKEN_LIFETIME_S * 1000;
     const sha256 = await sha256Hex(token);
     if (this.#store.tokenCount(nowMs) >= MAX_LIVE_TOKENS) {
@@ -51,10 +52,18 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
     return enrollHost(input, this.#store, await configurationOf(this.env));
   }
 
-  async place({ image, sessionId }: { image: string; sessionId: string }): Promise<Outcome<Placement>> {
+  async place({
+    image,
+    sessionId,
+    except = [],
+  }: {
+    image: string;
+    sessionId: string;
+    except?: readonly string[];
+  }): Promise<Outcome<Placement>> {
     const nowMs = Date.now();
     this.#store.removePlacementsBefore(nowMs - ATTACH_TIMEOUT_MS);
-    const placement = choosePlacement(this.#store.hosts(sessionId), image, Math.random);
+    const placement = choosePlacement(this.#store.hosts(sessionId), { image, except }, Math.random);
     if (placement.ok) this.#store.addPlacement({ sessionId, hostId: placement.value.hostId }, nowMs);
     return placement;
   }
@@ -73,6 +82,7 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
         sandboxes: host.sandboxes,
         capacity: { sandboxes: host.capacity },
         images: host.images,
+        faults: [...(host.degraded ? (['degraded'] as const) : []), ...host.faults],
         last_seen_at: host.last_seen_at === null ? null : new Date(host.last_seen_at).toISOString(),
       })),
     );
@@ -80,5 +90,9 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
 
   async reportHost(report: HostReport): Promise<void> {
     this.#store.report(report);
+  }
+
+  async distrustHost({ hostId }: { hostId: string }): Promise<void> {
+    this.#store.setFault(hostId, 'receipts_refused', true);
   }
 }

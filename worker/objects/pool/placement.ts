@@ -3,10 +3,10 @@ import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { Placement } from './port.ts';
 import type { HostRow } from './store.ts';
 
-/** The least filled host that is connected, has the image and has room; equals are told apart by `random`. */
+/** The least filled host that is connected, sound, has the image and has room; equals are told apart by `random`. */
 export function choosePlacement(
   hosts: readonly HostRow[],
-  image: string,
+  { image, except = [] }: { image: string; except?: readonly string[] },
   random: () => number,
 ): Outcome<Placement> {
   const known = hosts.flatMap((host) => {
@@ -18,7 +18,7 @@ export function choosePlacement(
       ? failure('no_host_available', 'the pool has no host')
       : failure('image_not_found', `no host has the image ${image}`);
   }
-  const open = known.filter(({ host }) => host.state === 'connected' && !host.degraded && room(host) > 0);
+  const open = known.filter(({ host }) => isOpen(host) && !except.includes(host.host_id));
   const best = open
     .map((candidate) => ({ ...candidate, fill: fill(candidate.host), tie: random() }))
     .sort((left, right) => left.fill - right.fill || left.tie - right.tie)[0];
@@ -30,6 +30,10 @@ export function choosePlacement(
 
 function digestOf(host: HostRow, image: string): string | undefined {
   return host.images.find(({ name, digest }) => name === image || digest === image)?.digest;
+}
+
+function isOpen(host: HostRow): boolean {
+  return host.state === 'connected' && !host.degraded && host.faults.length === 0 && room(host) > 0;
 }
 
 function room(host: HostRow): number {

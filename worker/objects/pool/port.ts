@@ -25,6 +25,8 @@ export interface HostReport {
   sandboxes: number;
   capacity: number;
   degraded: boolean;
+  /** Its clock is too far from the edge's. */
+  skewed: boolean;
   /** Null: as in the report before. */
   images: { name: string; digest: string }[] | null;
   lastSeenAtMs: number;
@@ -35,10 +37,13 @@ export interface PoolPort {
   /** A nonce that any pool of this edge accepts once. */
   challenge(): Promise<Outcome<{ nonce: string }>>;
   enroll(input: Enroll): Promise<Outcome<Enrolled>>;
-  /** `image` is a name or a digest. The place is kept for the session until `placed`, or while an attach may take. */
-  place(input: { image: string; sessionId: string }): Promise<Outcome<Placement>>;
+  /** `image` is a name or a digest. The place is kept for the session until `placed`, or while an attach may take.
+   * `except` are hosts that have refused the session. */
+  place(input: { image: string; sessionId: string; except?: readonly string[] }): Promise<Outcome<Placement>>;
   /** The session has its sandbox, or will not have one. */
   placed(input: { sessionId: string }): Promise<Outcome<null>>;
   listHosts(): Promise<Outcome<OperatorHost[]>>;
   reportHost(report: HostReport): Promise<void>;
+  /** Receipts of this host were refused again and again: it gets no sessions until it enrols anew. */
+  distrustHost(input: { hostId: string }): Promise<void>;
 }

@@ -1,5 +1,6 @@
 /** SQL of the pool object: enrolment tokens, used nonces, and the hosts of the pool. */
 import * as z from 'zod';
+import { type HostFault, HostFaultSchema } from '../../../shared/host-api.ts';
 import { HostIdSchema } from '../../../shared/ids.ts';
 
 const SCHEMA = `
@@ -22,6 +23,8 @@ CREATE TABLE IF NOT EXISTS host (
   enrolled_at INTEGER NOT NULL,
   last_seen_at INTEGER
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS host_fault (host_id TEXT NOT NULL, fault TEXT NOT NULL, PRIMARY KEY (host_id, fault))
+  WITHOUT ROWID;
 -- Sessions on their way to a host, which does not count them yet.
 CREATE TABLE IF NOT EXISTS placement (session_id TEXT PRIMARY KEY, host_id TEXT NOT NULL, placed_at INTEGER NOT NULL)
   WITHOUT ROWID;
@@ -38,6 +41,7 @@ const HostRowSchema = z.object({
   capacity: z.number(),
   degraded: z.number().transform((flag) => flag === 1),
   images: z.string().transform((text) => ImagesSchema.parse(JSON.parse(text))),
+  faults: z.string().transform((text) => z.array(HostFaultSchema).parse(JSON.parse(text))),
   last_seen_at: z.number().nullable(),
 });
 export type HostRow = z.infer<typeof HostRowSchema>;
@@ -130,7 +134,11 @@ export class PoolStore {
          SELECT host_id FROM host WHERE state = 'dead' ORDER BY COALESCE(last_seen_at, enrolled_at) DESC LIMIT -1 OFFSET ?)`,
       MAX_HOSTS,
     );
-    return { hostId: HostRowSchema.shape.host_id.parse(row.host_id), pool };
+    const hostId = HostRowSchema.shape.host_id.parse(row.host_id);
+    this.#sql.exec('DELETE FROM host_fault WHERE host_id NOT IN (SELECT host_id FROM host)');
+    // An operator made the token that it enrolled with: what was held against it is over.
+    this.setFault(hostId, 'receipts_refused', false);
+    return { hostId, pool };
   }
 
   /** `placed` of each leaves out `sessionId`: a session that is placed again takes one place. */
@@ -138,7 +146,9 @@ export class PoolStore {
     return this.#sql
       .exec(
         `SELECT ${HOST_COLUMNS}, (SELECT COUNT(*) FROM placement AS other
-           WHERE other.host_id = host.host_id AND other.session_id <> ?) AS placed FROM host ORDER BY host_id`,
+           WHERE other.host_id = host.host_id AND other.session_id <> ?) AS placed,
+           (SELECT json_group_array(fault) FROM host_fault WHERE host_fault.host_id = host.host_id) AS faults
+         FROM host ORDER BY host_id`,
         sessionId,
       )
       .toArray()
@@ -152,6 +162,7 @@ export class PoolStore {
     sandboxes: number;
     capacity: number;
     degraded: boolean;
+    skewed: boolean;
     images: HostRow['images'] | null;
     lastSeenAtMs: number;
   }): void {
@@ -166,11 +177,22 @@ export class PoolStore {
       report.lastSeenAtMs,
       report.hostId,
     );
+    this.setFault(report.hostId, 'clock_skew', report.skewed);
     this.#sql.exec(
       'DELETE FROM placement WHERE host_id = ? AND placed_at < ?',
       report.hostId,
       report.lastSeenAtMs - ON_THE_WAY_MS,
     );
+  }
+
+  setFault(hostId: string, fault: HostFault, isThere: boolean): void {
+    if (isThere) {
+      this.#sql.exec(
+        'INSERT INTO host_fault (host_id, fault) SELECT host_id, ? FROM host WHERE host_id = ? ON CONFLICT DO NOTHING',
+        fault,
+        hostId,
+      );
+    } else this.#sql.exec('DELETE FROM host_fault WHERE host_id = ? AND fault = ?', hostId, fault);
   }
 
   addPlacement(placement: { sessionId: string; hostId: string }, nowMs: number): void {

@@ -58,7 +58,11 @@ async function judgeLink(runtime: SessionRuntime, env: Env, nowMs: number): Prom
 }
 
 async function endIdle(runtime: SessionRuntime, env: Env, nowMs: number): Promise<void> {
-  const { row, executions } = runtime;
+  const { row, executions, transfers } = runtime;
   if (row.record.state !== 'running' || executions.open.length > 0 || nowMs < idleAt(row.record)) return;
+  if (transfers.isMoving) {
+    row.patch({ lastActivityAtMs: nowMs });
+    return;
+  }
   await endSession(runtime, env, 'session_expired');
 }

@@ -121,8 +121,23 @@ export function receiptOf(runtime: SessionRuntime, record: ExecutionRecord): Out
   const envelope = record.receiptSeq === null ? undefined : runtime.store.receipt(record.receiptSeq);
   if (envelope !== undefined) return success(envelope);
   return isTerminal(record.status)
-    ? failure('not_found', `an execution that ended as ${record.status} may have no receipt`)
+    ? failure('not_found', `there is no receipt: ${whyNoReceipt(record)}`)
     : failure('receipt_pending', 'the execution has not ended');
+}
+
+/** A host signs what it ran to its end. Of everything else the edge says itself what it knows. */
+function whyNoReceipt({ status, reason }: ExecutionRecord): string {
+  const because = reason === null ? '' : ` (${reason})`;
+  switch (status) {
+    case 'cancelled':
+      return `the call was cancelled before it was sent to a host${because}; nothing ran`;
+    case 'refused':
+      return `the host refused the call${because}; nothing ran`;
+    case 'unknown':
+      return `the end of the call was not seen, or what the host signed of it was not accepted${because}`;
+    default:
+      return `the session ended before its host had signed the end of the call${because}`;
+  }
 }
 
 export async function receiptExport(

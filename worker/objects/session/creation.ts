@@ -103,6 +103,7 @@ function factsOf({ sessionId, caller, request, host, ephemeral }: CreateInput): 
     hostId: host.hostId,
     limits: request.limits,
     environment: request.env,
+    network: request.network,
     metadata: request.metadata,
     idleTimeoutMs: request.idle_timeout_s * 1000,
     createdAtMs: Date.now(),

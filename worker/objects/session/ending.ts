@@ -20,6 +20,7 @@ export async function endSession(runtime: SessionRuntime, env: Env, reason: EndR
   row.move('destroying', { destroyAtMs: nextDestroyTry(0, nowMs + CONFIRMATION_MS), destroyTries: 1 });
   sandbox.cancelAttach(failure('session_deleted', 'the session was deleted'));
   executions.endAll('interrupted', reason);
+  runtime.transfers.endAll(failure('not_found', 'the session was deleted'));
   runtime.look();
   logInfo('session_ending', { session_id: facts.sessionId, reason });
 
@@ -103,6 +104,7 @@ export async function loseHost(runtime: SessionRuntime, env: Env): Promise<void>
   const why = failure('host_lost', 'the host of the session is gone');
   for (const record of executions.open) executions.answer(record, () => why);
   executions.endAll('unknown', 'host_lost');
+  runtime.transfers.endAll(why);
   runtime.sandbox.cancelAttach(why);
   runtime.link.fence();
   runtime.look();

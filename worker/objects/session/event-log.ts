@@ -2,7 +2,6 @@
  * What an execution wrote, as its readers see it: the replay window in rows, then the ring in memory, then the last
  * bytes of each stream in rows. Everything but the ring is read from rows, so an eviction takes nothing but the ring.
  */
-import { concatBytes } from '../../../shared/encoding.ts';
 import type { StreamName } from '../../../shared/execution.ts';
 import {
   INLINE_HEAD_BYTES,
@@ -11,6 +10,7 @@ import {
   READER_GRACE_MS,
   REPLAY_WINDOW_BYTES,
 } from '../../../shared/limits.ts';
+import { advance, beyond, joinBytes, joined, type PendingPiece } from './output-pieces.ts';
 import { OutputRing } from './output-ring.ts';
 import type { ExecutionRecord, OutputPiece, PartPiece } from './records.ts';
 import type { ExecutionContent } from './result.ts';
@@ -30,8 +30,6 @@ export interface ReaderPosition {
 
 /** Bytes of the last part of a stream that a host may send, both streams together; beyond it they are let go. */
 const MAX_TAIL_BYTES = 2 * 1024 * 1024;
-/** Rows are joined up to this size, well below SQLite's limit for one value. */
-const MAX_ROW_BYTES = 262_144;
 
 const NO_BYTES = new Uint8Array(0);
 
@@ -54,7 +52,7 @@ export class EventLog {
   readonly #readersOfSession: Set<ReaderPosition>;
   readonly #wakers = new Set<() => void>();
   readonly #onRelease: () => void;
-  #pending: { tail: boolean; piece: OutputPiece }[] = [];
+  #pending: PendingPiece[] = [];
   #pendingParts: PartPiece[] = [];
   #pendingBytes = 0;
   #nextRow: number;
@@ -64,6 +62,8 @@ export class EventLog {
   #windowOpen: boolean;
   #tailBytes = 0;
   #partBytes = 0;
+  /** A program that nobody has read yet is not held back for whoever may come. */
+  #hadReaders: boolean;
   /** Readers are not waited for: until one of them moves on … */
   #freeRun = false;
   /** … or ever again. */
@@ -84,6 +84,8 @@ export class EventLog {
     this.#store = store;
     this.#onRelease = options.onRelease;
     this.#readersOfSession = options.readers;
+    // With an eviction they went too, and come back.
+    this.#hadReaders = !options.isNew;
     // A new execution has no rows: looking for them would cost as much as writing one.
     const extent = options.isNew ? NOTHING_STORED : store.outputExtent(n);
     this.#end = { stdout: extent.stdoutEnd, stderr: extent.stderrEnd };
@@ -203,6 +205,7 @@ export class EventLog {
   }
 
   addReader(position: ReaderPosition): void {
+    this.#hadReaders = true;
     this.#readers.add(position);
     this.#readersOfSession.add(position);
     this.#progressed();
@@ -302,7 +305,7 @@ export class EventLog {
   #settle(): void {
     if (this.#ring.isEmpty || this.#ended) return;
     const held = this.#ring.heldFrom;
-    this.#ring.trim((piece) => this.#freeRun || this.#unheld || this.#wasReadByAll(piece));
+    this.#ring.trim((piece) => this.#runsFree || this.#wasReadByAll(piece));
     if (!this.#ring.isOverBudget) {
       clearTimeout(this.#graceTimer ?? null);
       this.#graceTimer = undefined;
@@ -320,6 +323,10 @@ export class EventLog {
     if (held !== undefined && held !== this.#ring.heldFrom) this.#onRelease();
   }
 
+  get #runsFree(): boolean {
+    return this.#freeRun || this.#unheld || !this.#hadReaders;
+  }
+
   /** From here on the host ends the execution, and needs the way free to say so. */
   get #deadlineAtMs(): number {
     const { sentAtMs, timeoutMs } = this.#record;
@@ -332,52 +339,4 @@ export class EventLog {
     for (const reader of this.#readers) if (reader[piece.stream] < end) return false;
     return true;
   }
-}
-
-/** The part of a piece from `from` on. */
-function beyond(piece: OutputPiece, from: number): OutputPiece | undefined {
-  if (piece.offset >= from) return piece.bytes.length === 0 ? undefined : piece;
-  const skipped = from - piece.offset;
-  if (skipped >= piece.bytes.length) return undefined;
-  return { stream: piece.stream, offset: from, bytes: piece.bytes.subarray(skipped) };
-}
-
-/** Moves a position over pieces; gives those parts that it had not passed. A jump in offsets is a gap. */
-function advance(position: ReaderPosition, pieces: readonly OutputPiece[]): OutputPiece[] {
-  return pieces.flatMap((piece) => {
-    const fresh = beyond(piece, position[piece.stream]);
-    if (fresh === undefined) return [];
-    position[piece.stream] = fresh.offset + fresh.bytes.length;
-    return [fresh];
-  });
-}
-
-function joined(
-  pending: readonly { tail: boolean; piece: OutputPiece }[],
-): { tail: boolean; piece: OutputPiece }[] {
-  const rows: { tail: boolean; stream: StreamName; offset: number; end: number; chunks: Uint8Array[] }[] = [];
-  for (const { tail, piece } of pending) {
-    const last = rows.at(-1);
-    const end = piece.offset + piece.bytes.length;
-    if (
-      last?.stream === piece.stream &&
-      last.tail === tail &&
-      last.end === piece.offset &&
-      end - last.offset <= MAX_ROW_BYTES
-    ) {
-      last.chunks.push(piece.bytes);
-      last.end = end;
-    } else {
-      rows.push({ tail, stream: piece.stream, offset: piece.offset, end, chunks: [piece.bytes] });
-    }
-  }
-  return rows.map(({ tail, stream, offset, chunks }) => ({
-    tail,
-    piece: { stream, offset, bytes: joinBytes(chunks) },
-  }));
-}
-
-function joinBytes(chunks: readonly Uint8Array[]): Uint8Array {
-  const [first] = chunks;
-  return first !== undefined && chunks.length === 1 ? first : concatBytes(chunks);
 }

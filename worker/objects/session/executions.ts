@@ -107,6 +107,7 @@ export class Executions {
       executionId: newId('exe'),
       tool: tool.data,
       toolVersion: BUILT_IN_TOOLS[tool.data].version,
+      calledAs: input.calledAs ?? null,
       arguments: given.text,
       argsSha256: given.sha256,
       timeoutMs: input.body.timeout_ms,

@@ -3,6 +3,7 @@ import { sha256Hex } from '../../../shared/digest.ts';
 import { audienceOf, type GrantAct, type GrantClaims, type Relay, signGrant } from '../../../shared/grant.ts';
 import { newId } from '../../../shared/ids.ts';
 import { GRANT_LIFETIME_S } from '../../../shared/limits.ts';
+import { egressClaim } from '../../../shared/network.ts';
 import type { Configuration } from '../../configuration.ts';
 import type { SessionFacts } from './records.ts';
 
@@ -50,7 +51,7 @@ export async function issueGrant(
     args_sha256: request.payload.sha256,
     image: facts.imageDigest,
     limits: { ...facts.limits, timeout_ms: request.timeoutMs },
-    egress: 'none',
+    egress: await egressClaim(facts.network),
     jti: newId('jti'),
     iat: nowS,
     exp: nowS + GRANT_LIFETIME_S,

@@ -142,6 +142,7 @@ export class Intake {
       session: this.#row.record,
       // Bytes that came after the end were not kept: nothing is shown that they could contradict.
       stream: isLate ? undefined : (name) => this.#logs.of(record).wholeStream(name),
+      streamEnd: isLate ? undefined : (name) => this.#logs.of(record).endOf(name),
     });
     // A sandbox that was attached meanwhile goes on from the head of the chain as it was then.
     const isTooLate = () => !this.#row.isLive || frame.epoch !== this.#row.record.epoch;

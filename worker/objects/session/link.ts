@@ -3,6 +3,7 @@
  * socket lies in its attachment, so the link goes on after hibernation.
  */
 import * as z from 'zod';
+import { framesOf } from '../../../shared/bundle.ts';
 import {
   decodeFrame,
   encodeFrame,
@@ -13,12 +14,15 @@ import {
   type SessionLinkDown,
   type SessionLinkUp,
   SessionLinkUpSchema,
+  type TransferUp,
 } from '../../../shared/frames.ts';
 import { HOST_DEAD_MS, LINK_WINDOW_BYTES, MAX_FRAME_BYTES } from '../../../shared/limits.ts';
+import { MAX_PROGRAM_CALLS } from '../../../shared/program.ts';
+import { MAX_TRANSFERS, MAX_WATCHES, TRANSFER_WINDOW_BYTES } from '../../../shared/transfer.ts';
 import { type SessionLinkIdentity, SessionLinkIdentitySchema } from '../../links/identity.ts';
+import { FrameRate, SESSION_LINK_RATE } from '../frame-rate.ts';
 import { CLOSE, isProof, newChallenge } from '../link-proof.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
-import { FrameRate } from './frame-rate.ts';
 import type { SessionRow } from './session-row.ts';
 
 const AttachmentSchema = SessionLinkIdentitySchema.extend({
@@ -35,10 +39,13 @@ export interface LinkHandlers {
   linkUp(): void;
   linkDown(): void;
   frame(frame: SequencedUp, payload: Uint8Array): void | Promise<void>;
+  /** False where the frame breaks the rules of its transfer. */
+  transfer(frame: TransferUp, payload: Uint8Array): boolean;
 }
 
 /** Frames that wait while one before them is being checked; the host's window bounds them, unless it cheats. */
-const MAX_INBOX_BYTES = 2 * LINK_WINDOW_BYTES;
+const MAX_INBOX_BYTES =
+  2 * LINK_WINDOW_BYTES + (MAX_TRANSFERS + MAX_WATCHES + MAX_PROGRAM_CALLS / 4) * TRANSFER_WINDOW_BYTES;
 
 export class SessionLink {
   readonly #context: DurableObjectState;
@@ -48,7 +55,7 @@ export class SessionLink {
   readonly #states = new WeakMap<WebSocket, SocketState>();
   readonly #rates = new WeakMap<WebSocket, FrameRate>();
   #current: WebSocket | undefined;
-  #inbox: { socket: WebSocket; message: ArrayBuffer }[] = [];
+  #inbox: { socket: WebSocket; bytes: Uint8Array }[] = [];
   #inboxBytes = 0;
   #busy = false;
 
@@ -119,12 +126,21 @@ export class SessionLink {
     if (this.#state(socket)?.phase === 'refused') return undefined;
     if (typeof message === 'string') return this.#violation(socket, 'a text message');
     if (message.byteLength > MAX_FRAME_BYTES) return this.#drop(socket, CLOSE.tooBig);
-    if (!this.#rateOf(socket).allows(message.byteLength, Date.now())) {
+    const frames = framesOf(message);
+    if (!frames.ok) return this.#violation(socket, frames.detail);
+    let working: Promise<void> | undefined;
+    for (const frame of frames.value) working = this.#take(socket, frame) ?? working;
+    return working;
+  }
+
+  #take(socket: WebSocket, frame: Uint8Array): Promise<void> | undefined {
+    if (this.#state(socket)?.phase === 'refused') return undefined;
+    if (!this.#rateOf(socket).allows(frame.length, Date.now())) {
       return this.#violation(socket, 'too many frames');
     }
-    if (!this.#busy) return this.#process(socket, message);
-    this.#inbox.push({ socket, message });
-    this.#inboxBytes += message.byteLength;
+    if (!this.#busy) return this.#process(socket, frame);
+    this.#inbox.push({ socket, bytes: frame });
+    this.#inboxBytes += frame.length;
     if (this.#inboxBytes > MAX_INBOX_BYTES) this.#violation(socket, 'more than the window');
     return undefined;
   }
@@ -137,8 +153,8 @@ export class SessionLink {
   }
 
   /** Frames are taken one after the other; only some take time, and those behind them wait. */
-  #process(socket: WebSocket, message: ArrayBuffer): Promise<void> | undefined {
-    const working = this.#frame(socket, message);
+  #process(socket: WebSocket, bytes: Uint8Array): Promise<void> | undefined {
+    const working = this.#frame(socket, bytes);
     return working === undefined ? undefined : this.#workThrough(working);
   }
 
@@ -153,22 +169,26 @@ export class SessionLink {
       }
       const next = this.#inbox.shift();
       if (next === undefined) break;
-      this.#inboxBytes -= next.message.byteLength;
-      working = this.#frame(next.socket, next.message);
+      this.#inboxBytes -= next.bytes.length;
+      working = this.#frame(next.socket, next.bytes);
     }
     this.#busy = false;
   }
 
-  #frame(socket: WebSocket, message: ArrayBuffer): Promise<void> | undefined {
+  #frame(socket: WebSocket, bytes: Uint8Array): Promise<void> | undefined {
     const state = this.#state(socket);
     if (state === undefined || state.phase === 'refused') return;
-    const decoded = decodeFrame(message, SessionLinkUpSchema);
+    const decoded = decodeFrame(bytes, SessionLinkUpSchema);
     if (!decoded.ok) return this.#violation(socket, decoded.detail);
     const { header, payload } = decoded.value;
     if (header.type === 'proof') return this.#proof(socket, state, header.signature);
     if (header.type === 'hello') return this.#hello(socket, state, header);
     if (state.phase !== 'linked') return this.#violation(socket, `${header.type} before hello`);
     if (socket !== this.#current) return;
+    if ('transfer_id' in header) {
+      if (!this.#handlers.transfer(header, payload)) this.#violation(socket, 'a transfer out of order');
+      return;
+    }
     try {
       return this.#handlers.frame(header, payload) ?? undefined;
     } catch (error: unknown) {
@@ -251,7 +271,7 @@ export class SessionLink {
   #rateOf(socket: WebSocket): FrameRate {
     const known = this.#rates.get(socket);
     if (known !== undefined) return known;
-    const rate = new FrameRate();
+    const rate = new FrameRate(SESSION_LINK_RATE);
     this.#rates.set(socket, rate);
     return rate;
   }

@@ -21,7 +21,9 @@ import { ring } from './alarm.ts';
 import { AlarmClock } from './alarm-clock.ts';
 import { accept, cursorOf, find, list, readersFault, receiptExport, receiptOf, streamOf } from './calls.ts';
 import { createSession, formerCreate, notFound, viewOf } from './creation.ts';
+import { type EdgeCall, EdgeCalls } from './edge-calls/edge-calls.ts';
 import { confirmGone, endSession, loseHost, resumeEnding } from './ending.ts';
+import { serveTransfer } from './file-calls.ts';
 import { readCaller, readEventsPath, readExecuteInput } from './internal-request.ts';
 import {
   type CreateInput,
@@ -36,13 +38,16 @@ import {
 } from './port.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { SessionRuntime } from './runtime.ts';
+import { openTerminal } from './terminal.ts';
 
 export class SessionObject extends DurableObject<Env> implements SessionPort {
   #configuration: Configuration | undefined;
   #runtime: SessionRuntime | undefined;
+  readonly #edgeCalls: EdgeCalls;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
+    this.#edgeCalls = new EdgeCalls(ctx.storage);
     void ctx.blockConcurrencyWhile(async () => {
       const clock = new AlarmClock(ctx.storage);
       await clock.load();
@@ -88,16 +93,40 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   }
 
   async execute(input: ExecuteInput): Promise<Outcome<Execution>> {
-    const accepted = await this.#accept(input, 'bounded');
+    // What is detached is read by its events, every byte of it.
+    const accepted = await this.#accept(input, input.body.detach ? 'full' : 'bounded');
     if (!accepted.ok) return accepted;
     const { executions } = this.#parts;
     return input.body.detach ? success(executions.view(accepted.value)) : executions.wait(accepted.value);
+  }
+
+  async accept(input: ExecuteInput): Promise<Outcome<Execution>> {
+    const accepted = await this.#accept(input, input.body.stream ? 'full' : 'bounded');
+    return accepted.ok ? success(this.#parts.executions.view(accepted.value)) : accepted;
+  }
+
+  async wait(caller: Caller, executionId: string): Promise<Outcome<Execution>> {
+    const found = find(this.#parts, caller, executionId);
+    return found.ok ? this.#parts.executions.wait(found.value) : found;
   }
 
   async #accept(input: ExecuteInput, relay: Relay): Promise<Outcome<ExecutionRecord>> {
     const text = JSON.stringify(input.body.arguments);
     const sha256 = await sha256Hex(text);
     return accept(this.#parts, input, { arguments: { text, sha256 }, relay });
+  }
+
+  async beginEdgeCall(caller: Caller, call: EdgeCall): Promise<Outcome<Execution | null>> {
+    const { row } = this.#parts;
+    if (row.ownedBy(caller) === undefined) return notFound();
+    row.patch({ lastActivityAtMs: Date.now() });
+    return this.#edgeCalls.begin(call, Date.now());
+  }
+
+  async endEdgeCall(caller: Caller, execution: Execution): Promise<Outcome<null>> {
+    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    this.#edgeCalls.end(execution);
+    return success(null);
   }
 
   async listExecutions(
@@ -113,8 +142,14 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     encoding?: 'utf-8' | 'base64',
   ): Promise<Outcome<Execution>> {
     const found = find(this.#parts, caller, executionId);
-    if (!found.ok) return found;
+    if (!found.ok) return this.#edgeCall(caller, executionId);
     return success(this.#parts.executions.view(found.value, encoding === undefined ? {} : { encoding }));
+  }
+
+  #edgeCall(caller: Caller, executionId: string): Outcome<Execution> {
+    const isOwn = this.#parts.row.ownedBy(caller) !== undefined;
+    const found = isOwn ? this.#edgeCalls.find(executionId, Date.now()) : undefined;
+    return found === undefined ? failure('not_found', 'no such execution') : success(found);
   }
 
   async toolOf(caller: Caller, executionId: string): Promise<Outcome<string>> {
@@ -175,6 +210,8 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   override async fetch(request: Request): Promise<Response> {
     const { pathname } = new URL(request.url);
     if (pathname === INTERNAL_PATHS.link) return this.#acceptLink(request);
+    if (pathname === INTERNAL_PATHS.files) return serveTransfer(this.#parts, request);
+    if (pathname === INTERNAL_PATHS.terminal) return openTerminal(this.#parts, request);
     const streamed =
       pathname === INTERNAL_PATHS.execute
         ? await this.#executeStream(request)

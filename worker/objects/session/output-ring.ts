@@ -82,7 +82,8 @@ export class OutputRing {
       const piece = this.#pieces[index];
       if (piece === undefined) break;
       pieces.push({ ...piece });
-      bytes += piece.bytes.length;
+      // One that was read before and did not grow must not be all that is given, however large it is.
+      if (this.#first + index >= next) bytes += piece.bytes.length;
     }
     return { pieces, next: this.#first + start + pieces.length };
   }

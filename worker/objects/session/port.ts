@@ -5,13 +5,15 @@ import type { ErrorCode, Outcome } from '../../../shared/errors.ts';
 import { ExecuteSchema, type Execution } from '../../../shared/execution.ts';
 import { TenantSchema } from '../../../shared/ids.ts';
 import type { ReceiptExportSchema } from '../../../shared/receipt-verify.ts';
-import type { CreateSession, Session } from '../../../shared/session.ts';
+import type { Session, SizedSession } from '../../../shared/session.ts';
 import type { Caller } from '../caller.ts';
+import type { EdgeCall } from './edge-calls/edge-calls.ts';
+import { CalledAsSchema } from './records.ts';
 
 export interface CreateInput {
   sessionId: string;
   caller: Caller;
-  request: CreateSession;
+  request: SizedSession;
   host: { hostId: string; imageDigest: string };
   /** The session ends with its first execution. */
   ephemeral: boolean;
@@ -22,6 +24,8 @@ export const CallerSchema = z.strictObject({ tenant: TenantSchema, subject: z.st
 export const ExecuteInputSchema = z.strictObject({
   caller: CallerSchema,
   body: ExecuteSchema,
+  /** The registered tool that the call is of, where the body is how it runs. */
+  calledAs: CalledAsSchema.nullable().optional(),
   idempotency: z.strictObject({ key: z.string(), fingerprint: z.string() }).nullable(),
   requestId: z.string(),
   /** When the front received the request, in milliseconds since the epoch. */
@@ -49,7 +53,21 @@ export const INTERNAL_HEADERS = {
   lastEventId: 'last-event-id',
 } as const;
 
-export const INTERNAL_PATHS = { execute: '/execute', events: '/executions/', link: '/link' } as const;
+/** Of a request for a transfer: what is asked, and what is known before the bytes of the answer, both as JSON. */
+export const FILE_HEADERS = {
+  request: 'sandgate-file-request',
+  head: 'sandgate-transfer-head',
+  /** How long a file is outside of which a range lies. */
+  size: 'sandgate-file-size',
+} as const;
+
+export const INTERNAL_PATHS = {
+  execute: '/execute',
+  events: '/executions/',
+  link: '/link',
+  files: '/files',
+  terminal: '/terminal',
+} as const;
 
 /** What a host says of a session over its control link. */
 export interface HostNotice {
@@ -67,6 +85,13 @@ export interface SessionPort {
   destroy(caller: Caller): Promise<Outcome<null>>;
   /** Resolves at the end of the execution, or at once when it is detached. */
   execute(input: ExecuteInput): Promise<Outcome<Execution>>;
+  /** Takes a call in that somebody will wait for: resolves when it has its place in the queue. */
+  accept(input: ExecuteInput): Promise<Outcome<Execution>>;
+  /** Resolves at the end of an execution, at once where it has ended. */
+  wait(caller: Caller, executionId: string): Promise<Outcome<Execution>>;
+  /** Null where the call may be made; otherwise what became of the first with its key. */
+  beginEdgeCall(caller: Caller, call: EdgeCall): Promise<Outcome<Execution | null>>;
+  endEdgeCall(caller: Caller, execution: Execution): Promise<Outcome<null>>;
   listExecutions(
     caller: Caller,
     page: { cursor?: string | undefined; limit: number },

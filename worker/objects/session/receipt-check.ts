@@ -20,6 +20,8 @@ export interface Claim {
   session: Pick<SessionRecord, 'facts' | 'hostKeyX' | 'chainSeq' | 'chainSha256'>;
   /** The bytes of a stream as far as the edge has them from 0 on; undefined where they are not to be compared. */
   stream: ((name: 'stdout' | 'stderr') => Uint8Array) | undefined;
+  /** Where a stream ends by what came of it, holes or not. */
+  streamEnd: ((name: 'stdout' | 'stderr') => number) | undefined;
 }
 
 export type CheckedReceipt =
@@ -148,10 +150,13 @@ function outcomeFault(receipt: Receipt, outcome: ExecutionOutcome): string | und
 const SHA256_OF_NOTHING = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
 
 /** What is shown as whole must hash to what the host signed. */
-async function streamFault(receipt: Receipt, { stream }: Claim): Promise<string | undefined> {
+async function streamFault(receipt: Receipt, { stream, streamEnd }: Claim): Promise<string | undefined> {
   if (stream === undefined) return undefined;
   for (const name of ['stdout', 'stderr'] as const) {
     const signed = receipt[name];
+    // Of an end that the host did not see it has counted nothing.
+    const isCounted = receipt.status !== 'unknown';
+    if (isCounted && (streamEnd?.(name) ?? 0) > signed.bytes) return `${name} ends before what came of it`;
     if (signed.truncated) continue;
     const bytes = stream(name);
     const sha256 = bytes.length === 0 ? SHA256_OF_NOTHING : await sha256Hex(bytes);

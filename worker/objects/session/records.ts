@@ -4,6 +4,7 @@ import { ProgramErrorSchema, type StreamName } from '../../../shared/execution.t
 import { RelaySchema } from '../../../shared/grant.ts';
 import { ExecutionIdSchema, HostIdSchema, ImageDigestSchema, SessionIdSchema } from '../../../shared/ids.ts';
 import { ExecutionStatusSchema, SessionStateSchema } from '../../../shared/lifecycle.ts';
+import { NetworkSchema } from '../../../shared/network.ts';
 import { ResourceLimitsSchema } from '../../../shared/session.ts';
 
 export const Flag = z.number().transform((value) => value === 1);
@@ -23,6 +24,7 @@ export const SessionFactsSchema = z.object({
   hostId: HostIdSchema,
   limits: ResourceLimitsSchema,
   environment: z.record(z.string(), z.string()),
+  network: NetworkSchema.nullable().default(null),
   metadata: z.record(z.string(), z.string()),
   idleTimeoutMs: z.number(),
   createdAtMs: z.number(),
@@ -69,6 +71,10 @@ export type SessionRecord = z.infer<typeof SessionRecordSchema>;
 export const GrantReferenceSchema = z.object({ jti: z.string(), sha256: z.string(), seq: z.number() });
 export type GrantReference = z.infer<typeof GrantReferenceSchema>;
 
+/** A registered tool that runs through a built-in one: its value is the JSON of what it gave. */
+export const CalledAsSchema = z.strictObject({ name: z.string(), version: z.string() });
+export type CalledAs = z.infer<typeof CalledAsSchema>;
+
 /** Bytes of input: sent to the host, taken by the program, and sent on a link that was lost before they were taken. */
 export const InputStateSchema = z.object({
   sentBytes: z.number(),
@@ -83,6 +89,7 @@ export const ExecutionRecordSchema = z.object({
   executionId: ExecutionIdSchema,
   tool: z.string(),
   toolVersion: z.string(),
+  calledAs: json(CalledAsSchema).nullable(),
   /** JSON; gone once the execution has ended. */
   arguments: z.string().nullable(),
   argsSha256: z.string(),

@@ -43,13 +43,13 @@ export function executionView(record: ExecutionRecord, store: SessionStore, opti
   };
   const stdout = inlineStream(pieces, 'stdout', record.stdoutBytes);
   const stderr = inlineStream(pieces, 'stderr', record.stderrBytes);
-  const { value, structured, results } = resultParts(parts);
+  const { value, structured, results } = asCalled(record, resultParts(parts));
   const text = (stream: InlineStream) =>
     options.withoutText === true ? '' : inlineText(stream, options.encoding);
   return {
     execution_id: record.executionId,
     session_id: options.sessionId,
-    tool_name: record.tool,
+    tool_name: record.calledAs?.name ?? record.tool,
     status: record.status,
     exit_code: record.exitCode,
     signal: record.signal,
@@ -155,6 +155,12 @@ export function resultParts(parts: readonly PartPiece[]): {
     else results.push({ mime: field.mime, data: text });
   }
   return { value, structured, results };
+}
+
+/** What a registered tool gave is the JSON that its cell has as value. */
+function asCalled({ calledAs }: ExecutionRecord, parts: ReturnType<typeof resultParts>) {
+  if (calledAs === null || parts.value === null) return parts;
+  return { ...parts, value: null, structured: parseOrNull(parts.value) };
 }
 
 function parseOrNull(text: string): unknown {

@@ -16,6 +16,7 @@ import { Recovery } from './recovery.ts';
 import { type LostReason, SandboxKeeper } from './sandbox.ts';
 import { SessionRow } from './session-row.ts';
 import { SessionStore } from './store.ts';
+import { Transfers } from './transfers.ts';
 
 /** How long a host that did not answer in time has to stop what it was at. */
 const STOP_GRACE_MS = 3_000;
@@ -41,6 +42,7 @@ export class SessionRuntime {
   readonly link: SessionLink;
   readonly sandbox: SandboxKeeper;
   readonly dispatch: Dispatch;
+  readonly transfers: Transfers;
   readonly deadlines: Deadlines;
   readonly clock: AlarmClock;
   readonly #acknowledgement: Acknowledgement;
@@ -90,9 +92,15 @@ export class SessionRuntime {
     });
     this.#recovery = new Recovery(row, this.sandbox, {
       isLinkUp: () => this.link.isUp,
-      hasWork: () => this.executions.firstToSend !== undefined && this.executions.inFlight === undefined,
-      usable: () => void this.dispatch.pump(),
+      hasWork: () =>
+        this.executions.inFlight === undefined &&
+        (this.transfers.isWaiting || this.executions.firstToSend !== undefined),
+      usable: () => {
+        this.transfers.usable();
+        void this.dispatch.pump();
+      },
       refuse: (why) => {
+        this.transfers.refuseWaiting(why);
         const first = this.executions.firstToSend;
         if (first !== undefined) this.executions.end(first, { status: 'refused', reason: why.code });
       },
@@ -115,6 +123,13 @@ export class SessionRuntime {
         },
       },
     });
+    this.transfers = new Transfers(row, configuration, {
+      link,
+      prepare: () => {
+        this.#recovery.start();
+        this.look();
+      },
+    });
     this.#intake = new Intake({
       row,
       logs: this.logs,
@@ -130,7 +145,7 @@ export class SessionRuntime {
           this.sandboxLost('crashed');
         },
         inputTaken: (executionId, bytes) => this.dispatch.input.taken(executionId, bytes),
-        inputRefused: (grant) => this.dispatch.input.refused(grant),
+        inputRefused: (grant) => this.transfers.refused(grant) || this.dispatch.input.refused(grant),
         receiptRefused: () => this.#receiptRefused(),
         useless: () => this.link.tookUseless(),
         endedLate: (record) => {
@@ -143,6 +158,7 @@ export class SessionRuntime {
       linkUp: () => this.#linkUp(),
       linkDown: () => this.#linkDown(),
       frame: (frame, payload) => this.#intake.take(frame, payload),
+      transfer: (frame, payload) => this.transfers.receive(frame, payload),
     });
     this.#recover();
   }
@@ -185,6 +201,9 @@ export class SessionRuntime {
   #linkUp(): void {
     this.deadlines.linkUp(this.executions.open, Date.now());
     this.dispatch.input.linkUp();
+    // Of a link that was replaced nobody has said that it is down.
+    this.transfers.linkDown();
+    this.transfers.usable();
     void this.#resend();
   }
 
@@ -199,6 +218,7 @@ export class SessionRuntime {
   }
 
   #linkDown(): void {
+    this.transfers.linkDown();
     if (!this.row.isLive || this.row.record.sandbox !== 'ready') return;
     this.row.patch({ linkDownAtMs: Date.now() });
     this.look();
@@ -206,6 +226,7 @@ export class SessionRuntime {
 
   #sandboxReady(): void {
     this.look();
+    this.transfers.usable();
     void this.dispatch.pump();
   }
 
@@ -226,6 +247,7 @@ export class SessionRuntime {
   /** The sandbox is taken for lost. What of its executions the host knows is not known here. */
   linkLost(reason: LostReason | 'link_lost'): void {
     this.sandbox.markLost(reason);
+    this.transfers.linkDown();
     this.deadlines.shorten(this.executions.open, Date.now());
     if (this.executions.inFlight === undefined) void this.dispatch.pump();
   }
@@ -235,6 +257,8 @@ export class SessionRuntime {
     clearTimeout(this.#lossTimer ?? null);
     this.#lossTimer = undefined;
     this.sandbox.abandon('receipt_refused');
+    this.transfers.linkDown();
+    this.sandbox.tellReceiptRefused();
     for (const record of this.executions.open.slice()) {
       if (!isToBeSent(record)) this.executions.end(record, { status: 'unknown', reason: 'receipt_refused' });
     }

@@ -8,9 +8,10 @@ import { ATTACH_TIMEOUT_MS } from '../../../shared/limits.ts';
 import type { Configuration } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { commandFrames } from '../command-frames.ts';
-import { logInfo, logWarning } from '../log.ts';
+import { logInfo, logWarning, messageOf } from '../log.ts';
 import { issueGrant } from './grants.ts';
 import type { SessionLink } from './link.ts';
+import type { SessionFacts } from './records.ts';
 import type { SessionRow } from './session-row.ts';
 
 /** How long an attach waits for a host whose control link is down. */
@@ -84,6 +85,7 @@ export class SandboxKeeper {
     const content: AttachPayload = {
       session_id: facts.sessionId,
       environment: facts.environment,
+      network: facts.network,
       chain: { seq: chainSeq, sha256: chainSha256 },
     };
     const payload = utf8(JSON.stringify(content));
@@ -164,7 +166,8 @@ export class SandboxKeeper {
   /** The sandbox of a session that ends is known to be gone. */
   markDestroyed(): void {
     if (this.#row.record.sandbox === 'destroyed') return;
-    this.#row.patch({ sandbox: 'destroyed', sandboxId: null, destroyAtMs: null });
+    const facts = withoutSecrets(this.#row.record.facts);
+    this.#row.patch({ sandbox: 'destroyed', sandboxId: null, destroyAtMs: null, facts });
     this.#gone?.();
   }
 
@@ -206,6 +209,13 @@ export class SandboxKeeper {
     attaching?.settle(outcome);
   }
 
+  /** What this host signs is not taken: its object counts how often, whatever session it was. */
+  tellReceiptRefused(): void {
+    this.#host()
+      .receiptRefused()
+      .catch((error: unknown) => logWarning('receipt_refusal_not_told', { detail: messageOf(error) }));
+  }
+
   cancelAttach(why: Failure): void {
     this.#settle(why);
   }
@@ -217,4 +227,9 @@ export class SandboxKeeper {
   async isHostConnected(): Promise<boolean> {
     return (await this.#host().status()).connected;
   }
+}
+
+/** Nothing asks for them again. */
+function withoutSecrets(facts: SessionFacts): SessionFacts {
+  return facts.network === null ? facts : { ...facts, network: { ...facts.network, inject: [] } };
 }

@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS session (
 CREATE TABLE IF NOT EXISTS execution (
   n INTEGER PRIMARY KEY,
   executionId TEXT NOT NULL UNIQUE,
-  tool TEXT NOT NULL, toolVersion TEXT NOT NULL, arguments TEXT, argsSha256 TEXT NOT NULL,
+  tool TEXT NOT NULL, toolVersion TEXT NOT NULL, calledAs TEXT, arguments TEXT, argsSha256 TEXT NOT NULL,
   timeoutMs INTEGER NOT NULL, relay TEXT NOT NULL, stdin INTEGER NOT NULL, encoding TEXT NOT NULL,
   status TEXT NOT NULL,
   idempotencyKey TEXT, fingerprint TEXT, requestId TEXT NOT NULL,
@@ -48,6 +48,10 @@ CREATE TABLE IF NOT EXISTS output (
 );
 CREATE TABLE IF NOT EXISTS part (
   id INTEGER PRIMARY KEY, field TEXT NOT NULL, idx INTEGER NOT NULL, mime TEXT NOT NULL, last INTEGER NOT NULL, bytes BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS edge_call (
+  n INTEGER PRIMARY KEY, executionId TEXT NOT NULL UNIQUE, idempotencyKey TEXT UNIQUE, fingerprint TEXT,
+  deadlineAtMs INTEGER NOT NULL, execution TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS receipt (seq INTEGER PRIMARY KEY, envelope TEXT NOT NULL);
 `;
@@ -103,6 +107,11 @@ export class SessionStore {
     this.#context = context;
     this.#sql = context.storage.sql;
     this.#sql.exec(SCHEMA);
+    const columns = this.#sql.exec("SELECT name FROM pragma_table_info('execution')").toArray();
+    // An object of a former version has the table without it.
+    if (!columns.some(({ name }) => name === 'calledAs')) {
+      this.#sql.exec('ALTER TABLE execution ADD COLUMN calledAs TEXT');
+    }
   }
 
   /** All of the writes in `work`, or none: then memory may differ from the rows, and the object starts again. */
@@ -336,7 +345,8 @@ export class SessionStore {
   }
 
   deleteHistory(): void {
-    for (const table of ['output', 'part', 'execution', 'receipt']) this.#sql.exec(`DELETE FROM ${table}`);
+    for (const table of ['output', 'part', 'execution', 'edge_call', 'receipt'])
+      this.#sql.exec(`DELETE FROM ${table}`);
   }
 
   #insert(table: string, row: Record<string, Value>): void {

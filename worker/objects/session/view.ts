@@ -1,4 +1,5 @@
 /** The session as the API shows it. */
+import { networkView } from '../../../shared/network.ts';
 import type { Session } from '../../../shared/session.ts';
 import type { SessionListEntry } from '../tenant/port.ts';
 import type { ExecutionRecord, SessionRecord } from './records.ts';
@@ -17,6 +18,7 @@ export function sessionView(record: SessionRecord, open: readonly ExecutionRecor
     resource_limits: facts.limits,
     metadata: facts.metadata,
     environment: facts.environment,
+    network: facts.network === null ? null : networkView(facts.network),
     workdir: WORKDIR,
     pool: facts.pool,
     host_id: facts.hostId,

@@ -1,15 +1,26 @@
 /** The tenant object: request rate, index of sessions, and which create an idempotency key belongs to. */
 import { DurableObject } from 'cloudflare:workers';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import { MAX_CLOCK_SKEW_S } from '../../../shared/limits.ts';
 import { configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
+import { MAX_TOKEN_LIFETIME_S } from '../../identity/access-token.ts';
 import { formatListCursor, parseListCursor } from './list-cursor.ts';
-import type { RequestLease, SessionList, SessionListEntry, TenantPort } from './port.ts';
+import type {
+  RequestLease,
+  SessionList,
+  SessionListEntry,
+  Standing,
+  TenantPort,
+  TenantStatus,
+} from './port.ts';
 import { TenantStore } from './store.ts';
 import { fullBucket, type TokenBucket, takeTokens } from './token-bucket.ts';
 
 /** A repeated create is answered with the first session for this long. */
 const CREATE_KEY_LIFETIME_MS = 86_400_000;
+/** Each isolate that serves the tenant holds them. */
+const MAX_REVOKED_TOKENS = 1_000;
 
 export class TenantObject extends DurableObject<Env> implements TenantPort {
   readonly #store: TenantStore;
@@ -21,7 +32,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     this.#store = new TenantStore(ctx.storage);
   }
 
-  async leaseRequests(count: number): Promise<Outcome<RequestLease>> {
+  async leaseRequests(count: number, revision?: number): Promise<Outcome<RequestLease>> {
     const { tenantRequestsPerMinute: perMinute } = await configurationOf(this.env);
     const rate = { capacity: perMinute, perMinute };
     const nowMs = Date.now();
@@ -32,7 +43,33 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
       limit: perMinute,
       remaining: taken.remaining,
       reset_s: Math.max(1, Math.ceil(taken.resetMs / 1000)),
+      standing: this.#standing(revision),
     });
+  }
+
+  #standing(knownRevision: number | undefined): Standing {
+    const { disabled, revision } = this.#store.standing();
+    const isKnown = revision === knownRevision;
+    return { disabled, revision, revokedTokens: isKnown ? null : this.#store.revokedTokens(Date.now()) };
+  }
+
+  async setDisabled(disabled: boolean): Promise<Outcome<null>> {
+    this.#store.setDisabled(disabled);
+    return success(null);
+  }
+
+  async revokeToken(tokenId: string): Promise<Outcome<null>> {
+    const nowMs = Date.now();
+    if (this.#store.revokedTokens(nowMs).length >= MAX_REVOKED_TOKENS) {
+      return failure('quota_exceeded', `${MAX_REVOKED_TOKENS} live tokens of the tenant are revoked`);
+    }
+    this.#store.revokeToken(tokenId, nowMs + (MAX_TOKEN_LIFETIME_S + MAX_CLOCK_SKEW_S) * 1_000);
+    return success(null);
+  }
+
+  async status(): Promise<Outcome<Omit<TenantStatus, 'tenant'>>> {
+    const { disabled } = this.#store.standing();
+    return success({ disabled, revoked_tokens: this.#store.revokedTokens(Date.now()).length });
   }
 
   async listSessions(input: {

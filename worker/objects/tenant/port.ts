@@ -13,11 +13,31 @@ export interface RequestLease {
   remaining: number;
   /** Whole seconds until more is granted. */
   reset_s: number;
+  standing: Standing;
+}
+
+/** Who of the tenant may call at all, as its operator has said. */
+export interface Standing {
+  disabled: boolean;
+  /** Changes with each revocation. */
+  revision: number;
+  /** `jti` of tokens that were revoked and may still live; null where the asker knows this revision. */
+  revokedTokens: string[] | null;
+}
+
+export interface TenantStatus {
+  tenant: string;
+  disabled: boolean;
+  revoked_tokens: number;
 }
 
 export interface TenantPort {
-  /** Takes up to `count` requests out of the tenant's rate. */
-  leaseRequests(count: number): Promise<Outcome<RequestLease>>;
+  /** Takes up to `count` requests out of the tenant's rate. `revision` is that of the standing which the asker knows. */
+  leaseRequests(count: number, revision?: number): Promise<Outcome<RequestLease>>;
+  /** From the next lease on: within a minute wherever the tenant calls. */
+  setDisabled(disabled: boolean): Promise<Outcome<null>>;
+  revokeToken(tokenId: string): Promise<Outcome<null>>;
+  status(): Promise<Outcome<Omit<TenantStatus, 'tenant'>>>;
   listSessions(input: {
     subject: string;
     cursor?: string | undefined;

@@ -18,6 +18,8 @@ CREATE TABLE IF NOT EXISTS create_key (
   created_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS create_key_by_age ON create_key (created_at);
+CREATE TABLE IF NOT EXISTS standing (id INTEGER PRIMARY KEY CHECK (id = 1), disabled INTEGER NOT NULL, revision INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS revoked_token (token_id TEXT PRIMARY KEY, expires_at INTEGER NOT NULL) WITHOUT ROWID;
 `;
 
 const EntrySchema = SessionListSchema.shape.sessions.element;
@@ -25,6 +27,7 @@ const EntryRowSchema = z.object({
   entry: z.string().transform((text) => EntrySchema.parse(JSON.parse(text))),
 });
 
+const RevokedRowSchema = z.object({ token_id: z.string() });
 const ReservationSchema = z.object({ fingerprint: z.string(), session_id: z.string() });
 export type Reservation = z.infer<typeof ReservationSchema>;
 
@@ -74,6 +77,37 @@ export class TenantStore {
             limit,
           );
     return rows.toArray().map((row) => EntryRowSchema.parse(row).entry);
+  }
+
+  standing(): { disabled: boolean; revision: number } {
+    const [row] = this.#sql.exec('SELECT disabled, revision FROM standing').toArray();
+    return { disabled: row?.disabled === 1, revision: Number(row?.revision ?? 0) };
+  }
+
+  setDisabled(disabled: boolean): void {
+    this.#sql.exec(
+      `INSERT INTO standing (id, disabled, revision) VALUES (1, ?1, 1)
+       ON CONFLICT (id) DO UPDATE SET disabled = ?1, revision = revision + 1`,
+      disabled ? 1 : 0,
+    );
+  }
+
+  revokeToken(tokenId: string, expiresAtMs: number): void {
+    this.#sql.exec(
+      'INSERT INTO revoked_token (token_id, expires_at) VALUES (?, ?) ON CONFLICT DO NOTHING',
+      tokenId,
+      expiresAtMs,
+    );
+    this.setDisabled(this.standing().disabled);
+  }
+
+  /** Those that may still live. */
+  revokedTokens(nowMs: number): string[] {
+    this.#sql.exec('DELETE FROM revoked_token WHERE expires_at < ?', nowMs);
+    return this.#sql
+      .exec('SELECT token_id FROM revoked_token')
+      .toArray()
+      .map((row) => RevokedRowSchema.parse(row).token_id);
   }
 
   reservation(key: string): Reservation | undefined {

@@ -1,8 +1,8 @@
 /** Cells that speak on the kernel's own control pair. */
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Kernel } from '../../../../host-agent/guest-link/kernel.ts';
-import { startPythonKernel } from '../../../../host-agent/guest-link/python-kernel.ts';
-import { ENVIRONMENT, type GuestUnderTest, must, PATIENCE_MS } from '../guest-under-test.ts';
+import { type GuestUnderTest, must, PATIENCE_MS } from '../guest-under-test.ts';
+import { startPython } from './cells.ts';
 
 const SPEAK = `
 import json, os
@@ -22,14 +22,7 @@ export function describeKernelAttacks(guest: () => GuestUnderTest): void {
   const run = (code: string) => kernel.execute({ code, onOutput: () => undefined });
 
   beforeEach(async () => {
-    kernel = must(
-      await startPythonKernel(guest().link, {
-        cwd: guest().work,
-        environment: ENVIRONMENT,
-        readyTimeoutMs: PATIENCE_MS,
-        script: `${guest().programs}/kernels/python.py`,
-      }),
-    );
+    kernel = await startPython(guest());
     expect(must(await run(SPEAK)).status).toBe('succeeded');
   });
   afterEach(() => kernel.dispose());

@@ -9,9 +9,9 @@ import {
   eventually,
   type GuestUnderTest,
   must,
-  Output,
   PATIENCE_MS,
 } from '../guest-under-test.ts';
+import { cellsOf } from './cells.ts';
 
 const BEGUN = "function begun(next) { console.log('begun'); next(); }";
 
@@ -28,15 +28,7 @@ export function describeNode(guest: () => GuestUnderTest, interpreter: string): 
         script: `${guest().programs}/kernels/node.mjs`,
       }),
     );
-  const begin = (code: string, stdin = false) => {
-    const output = new Output();
-    return { output, ended: kernel.execute({ code, onOutput: output.sink, stdin }) };
-  };
-  const run = async (code: string) => {
-    const { output, ended } = begin(code);
-    const outcome = must(await ended);
-    return { ...outcome, stdout: output.text(), stderr: output.text('stderr') };
-  };
+  const { begin, run } = cellsOf(() => kernel);
 
   beforeAll(async () => {
     kernel = await start();

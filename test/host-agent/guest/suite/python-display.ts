@@ -1,8 +1,8 @@
 /** What a Python cell shows beside its output. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Kernel } from '../../../../host-agent/guest-link/kernel.ts';
-import { startPythonKernel } from '../../../../host-agent/guest-link/python-kernel.ts';
-import { ENVIRONMENT, type GuestUnderTest, must, Output, PATIENCE_MS } from '../guest-under-test.ts';
+import type { GuestUnderTest } from '../guest-under-test.ts';
+import { cellsOf, startPython } from './cells.ts';
 
 /** Behaves towards the kernel as matplotlib does, which the image of these tests has not. */
 const FAKE_MATPLOTLIB = `
@@ -38,21 +38,10 @@ const plain = (data: string) => ({ mime: 'text/plain', data });
 
 export function describePythonDisplay(guest: () => GuestUnderTest): void {
   let kernel: Kernel;
-  const run = async (code: string) => {
-    const output = new Output();
-    const outcome = must(await kernel.execute({ code, onOutput: output.sink }));
-    return { ...outcome, stdout: output.text(), stderr: output.text('stderr') };
-  };
+  const { run } = cellsOf(() => kernel);
 
   beforeAll(async () => {
-    kernel = must(
-      await startPythonKernel(guest().link, {
-        cwd: guest().work,
-        environment: ENVIRONMENT,
-        readyTimeoutMs: PATIENCE_MS,
-        script: `${guest().programs}/kernels/python.py`,
-      }),
-    );
+    kernel = await startPython(guest());
     expect((await run(FAKE_MATPLOTLIB)).error).toBeNull();
   });
   afterAll(async () => {

@@ -1,38 +1,14 @@
 /** The Python kernel. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Kernel } from '../../../../host-agent/guest-link/kernel.ts';
-import { startPythonKernel } from '../../../../host-agent/guest-link/python-kernel.ts';
-import {
-  bash,
-  ENVIRONMENT,
-  eventually,
-  type GuestUnderTest,
-  must,
-  Output,
-  PATIENCE_MS,
-} from '../guest-under-test.ts';
+import { bash, eventually, type GuestUnderTest, must, PATIENCE_MS } from '../guest-under-test.ts';
+import { cellsOf, startPython } from './cells.ts';
 
 export function describePython(guest: () => GuestUnderTest): void {
   let kernel: Kernel;
 
-  const start = async () =>
-    must(
-      await startPythonKernel(guest().link, {
-        cwd: guest().work,
-        environment: ENVIRONMENT,
-        readyTimeoutMs: PATIENCE_MS,
-        script: `${guest().programs}/kernels/python.py`,
-      }),
-    );
-  const begin = (code: string, stdin = false) => {
-    const output = new Output();
-    return { output, ended: kernel.execute({ code, onOutput: output.sink, stdin }) };
-  };
-  const run = async (code: string) => {
-    const { output, ended } = begin(code);
-    const outcome = must(await ended);
-    return { ...outcome, stdout: output.text(), stderr: output.text('stderr') };
-  };
+  const start = () => startPython(guest());
+  const { begin, run } = cellsOf(() => kernel);
 
   beforeAll(async () => {
     kernel = await start();

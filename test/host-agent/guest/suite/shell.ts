@@ -1,16 +1,16 @@
 /** The shell: a bash of its own for each call, with the folder and the exported variables of the ones before. */
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { ShellSpares, shellState } from '../../../../host-agent/guest-link/shell.ts';
+import { SessionShell, shellState } from '../../../../host-agent/guest-link/shell.ts';
 import { bash, ENVIRONMENT, eventually, type GuestUnderTest, must, Output } from '../guest-under-test.ts';
 
 export function describeShell(guest: () => GuestUnderTest): void {
-  let shell: ShellSpares;
+  let shell: SessionShell;
 
   beforeEach(() => {
-    shell = new ShellSpares(guest().link, {
+    shell = new SessionShell(guest().link, {
       state: shellState(guest().work, ENVIRONMENT),
       home: guest().work,
-      preload: `${guest().programs}/shell-spare.so`,
+      library: `${guest().programs}/shell.so`,
     });
   });
   afterEach(async () => {
@@ -257,14 +257,69 @@ export function describeShell(guest: () => GuestUnderTest): void {
     expect(must(await call.outcome).signal).toBe('SIGKILL');
   });
 
-  it('goes on when a waiting shell was killed', async () => {
-    must(await shell.fill());
-    const { stdout } = await bash(
+  /** Kills what the shells come from: the template (depth 0), the keepers below it (1), or the shells themselves (2). */
+  const killAtDepth = (depth: number) =>
+    bash(
       guest(),
-      `for p in /proc/[0-9]*; do test "$(tr "\\0" " " < $p/cmdline)" = "bash -c : " && kill -9 \${p#/proc/} && echo killed; done`,
+      `declare -A all
+      for p in /proc/[0-9]*; do
+        test "$(tr "\\0" " " < $p/cmdline)" = "bash -c ${guest().programs}/shell.so " || continue
+        while read -r name value; do test $name = PPid: && all[\${p#/proc/}]=$value; done < $p/status
+      done
+      for pid in \${!all[@]}; do
+        depth=0
+        for ((up = \${all[$pid]}; all[$up]; up = all[$up])); do ((depth++)); done
+        test $depth = ${depth} && kill -9 $pid && echo killed
+      done`,
     );
-    expect(stdout).toBe('killed\n');
-    expect((await run('echo alive')).stdout).toBe('alive\n');
+
+  it.each([
+    ['template', 0],
+    ['keeper', 1],
+    ['shell', 2],
+  ])('goes on when the waiting %s was killed', async (_what, depth) => {
+    must(await shell.warm());
+    expect((await killAtDepth(depth)).stdout).toContain('killed\n');
+    for (let call = 0; call < 3; call++) expect((await run('echo alive')).stdout).toBe('alive\n');
+  });
+
+  it('lets no program of a call speak to the shells that wait, or to what they come from (K6)', async () => {
+    must(await shell.warm());
+    const { stdout } = await run(
+      `for fd in /proc/[0-9]*/fd/19[89]; do
+        (printf "\\0\\0\\0\\1\\2\\0\\0\\0" > $fd) 2> /dev/null && echo wrote to $fd
+      done`,
+    );
+    expect(stdout).toBe('');
+    expect((await run('echo untouched')).stdout).toBe('untouched\n');
+  });
+
+  it('keeps what runs when the template is killed', async () => {
+    const file = `${guest().work}/background`;
+    await run(`(while true; do sleep 0.02; touch ${file}; done) &`);
+    const { call, output } = await begin('echo begun; read line; echo "got $line"', 'open');
+    await eventually('it runs', () => output.text() === 'begun\n');
+    expect((await killAtDepth(0)).stdout).toBe('killed\n');
+    await run('echo another');
+    must(await call.writeStdin(Buffer.from('input\n')));
+    expect(must(await call.outcome).exitCode).toBe(0);
+    expect(output.text()).toBe('begun\ngot input\n');
+    await run(`rm -f ${file}`);
+    await eventually('it goes on', async () => (await bash(guest(), `test -e ${file}`)).exitCode === 0);
+    await shell.dispose();
+    expect((await bash(guest(), `rm ${file}; sleep 0.2; test -e ${file}`)).exitCode).toBe(1);
+  });
+
+  it('ends a call whose keeper is killed, with what it started', async () => {
+    const { call, output } = await begin('setsid sleep 2347 & echo begun; while true; do sleep 0.1; done');
+    await eventually('it runs', () => output.text() === 'begun\n');
+    await killAtDepth(1);
+    expect(must(await call.outcome).signal).toBe('SIGKILL');
+    await eventually('nothing is left', async () => {
+      const left = await bash(guest(), 'cat /proc/[0-9]*/cmdline | tr "\\0" "\\n" | grep -c -x 2347');
+      return left.stdout === '0\n';
+    });
+    expect((await run('echo next')).stdout).toBe('next\n');
   });
 
   it('does not believe a command that writes to the control pair, and runs it once only', async () => {

@@ -1,7 +1,8 @@
-import { evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test';
+import { evictDurableObject, listDurableObjectIds, runDurableObjectAlarm } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { encodeFrame } from '../../../../shared/frames.ts';
+import { CONTROL_LINK_RATE } from '../../../../worker/objects/frame-rate.ts';
 import { livenessOf } from '../../../../worker/objects/host/liveness.ts';
 import { isWorthReporting } from '../../../../worker/objects/host/load-report.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
@@ -34,6 +35,13 @@ describe('a control link', () => {
       capacity: { sandboxes: 100 },
       images: host.images,
     });
+  });
+
+  test('takes images that came and went to the pool, and leaves its load as it was', async () => {
+    const images = [{ name: 'imported', digest: `sha256:${'d'.repeat(64)}` }];
+    host.sendControl({ type: 'images', images });
+    await expect.poll(async () => (await inPool()).images).toEqual(images);
+    expect(await inPool()).toMatchObject({ state: 'connected', capacity: { sandboxes: 100 } });
   });
 
   test('that is made again closes the older one and raises the epoch (A51)', async () => {
@@ -79,6 +87,79 @@ describe('a control link', () => {
   });
 });
 
+describe('a control link under a hostile host', () => {
+  test('that floods is closed by its own code, and a new one has no fresh allowance (K19)', async () => {
+    const closed = Promise.withResolvers<number>();
+    host.onControlClosed = closed.resolve;
+    const load = { type: 'load', sandboxes: 1, capacity: { sandboxes: 100 }, degraded: false };
+    for (let sent = 0; sent <= CONTROL_LINK_RATE.burstTokens + 1_000; sent += 1) host.sendControl(load);
+    expect(await closed.promise).toBe(4029);
+    const again = Promise.withResolvers<number>();
+    const socket = await workerTransport.connect(
+      '/v1/links/control',
+      { authorization: `Bearer ${host.certificate}` },
+      { message: () => undefined, closed: again.resolve },
+    );
+    for (let sent = 0; sent < 500; sent += 1) socket.send(encodeFrame(load));
+    expect(await again.promise).toBe(4029);
+  });
+
+  test('that names a session of nobody wakes no object (K19)', async () => {
+    const before = (await listDurableObjectIds(env.SESSION)).length;
+    const closed = Promise.withResolvers<number>();
+    host.onControlClosed = closed.resolve;
+    host.sendControl({
+      type: 'destroyed',
+      session_id: `ses_${'a'.repeat(38)}`,
+      tenant: 'acme',
+      epoch: 1,
+    });
+    expect(await closed.promise).toBe(1008);
+    expect(await listDurableObjectIds(env.SESSION)).toHaveLength(before);
+  });
+});
+
+describe('a host whose clock is off (F29)', () => {
+  test.each([31_000, -31_000, 600_000])('by %i ms gets no sessions, and it is shown why', async (aheadMs) => {
+    host.clockAheadMs = aheadMs;
+    await host.connect();
+    await expect.poll(async () => (await inPool()).faults).toEqual(['clock_skew']);
+    expect(Math.abs((host.edgeTimeMs ?? 0) - Date.now())).toBeLessThan(30_000);
+    const place = { image: host.images[0]?.digest ?? '', sessionId: await newId() };
+    const placed = await env.POOL.getByName('default').place(place);
+    expect(placed.ok && placed.value.hostId).not.toBe(host.hostId);
+  });
+
+  test('takes sessions again once its clock is set', async () => {
+    host.clockAheadMs = 600_000;
+    await host.connect();
+    await expect.poll(async () => (await inPool()).faults).toEqual(['clock_skew']);
+    const load = { type: 'load', sandboxes: 0, capacity: { sandboxes: 100 }, degraded: false };
+    host.sendControl({ ...load, host_time_ms: Date.now() + 5_000 });
+    await expect.poll(async () => (await inPool()).faults).toEqual([]);
+  });
+
+  test.each([29_000, -29_000])('by no more than grants allow (%i ms) is like any other', async (aheadMs) => {
+    host.clockAheadMs = aheadMs;
+    await host.connect();
+    expect((await inPool()).faults).toEqual([]);
+  });
+});
+
+describe('a host whose receipts are refused', () => {
+  const refused = (times: number) =>
+    Promise.all(Array.from({ length: times }, () => env.HOST.getByName(host.hostId).receiptRefused()));
+
+  test('again and again gets no more sessions, until it enrols anew', async () => {
+    await refused(4);
+    expect((await inPool()).faults).toEqual([]);
+    await refused(1);
+    expect((await inPool()).faults).toEqual(['receipts_refused']);
+    await host.connect();
+    expect((await inPool()).faults).toEqual(['receipts_refused']);
+  });
+});
+
 describe('a host that goes silent', () => {
   test('is suspect at once when its link is cut, dead 45 s later, and its sessions hear of it', async () => {
     const session = await openSession(host);
@@ -117,16 +198,17 @@ describe('a host that goes silent', () => {
 });
 
 describe('a load report', () => {
-  const reported = { atMs: 0, sandboxes: 10, capacity: 100, degraded: false };
+  const reported = { atMs: 0, sandboxes: 10, capacity: 100, degraded: false, skewed: false };
   test.each([
     ['a small change', { sandboxes: 12 }, 1_000, false],
     ['a change above a tenth', { sandboxes: 21 }, 1_000, true],
     ['any change near the end of its room', { sandboxes: 95 }, 1_000, true],
     ['another capacity', { capacity: 50 }, 1_000, true],
     ['a fault', { degraded: true }, 1_000, true],
+    ['a clock that is off', { skewed: true }, 1_000, true],
     ['nothing for half a minute', {}, 30_000, true],
   ])('of %s is %s', (_name, change, nowMs, worth) => {
-    const load = { sandboxes: 10, capacity: 100, degraded: false, ...change };
+    const load = { sandboxes: 10, capacity: 100, degraded: false, skewed: false, ...change };
     expect(isWorthReporting(load, reported, nowMs)).toBe(worth);
   });
 });

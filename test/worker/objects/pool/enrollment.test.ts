@@ -8,6 +8,7 @@ import {
 } from '../../../../shared/ed25519.ts';
 import { toBase64 } from '../../../../shared/encoding.ts';
 import { enrollmentMessage } from '../../../../shared/host-api.ts';
+import { configurationOf } from '../../../../worker/configuration.ts';
 import { poolOfEnrollmentToken } from '../../../../worker/objects/pool/enrollment-token.ts';
 import type { Enroll } from '../../../../worker/objects/pool/port.ts';
 import { ORIGIN } from '../../issuer-bindings.ts';
@@ -89,9 +90,18 @@ describe('an enrolment token', () => {
   });
 
   test('names its pool', async () => {
-    expect(poolOfEnrollmentToken(await newToken('gpu-1'))).toBe('gpu-1');
-    expect(poolOfEnrollmentToken('enr_default.short')).toBeUndefined();
-    expect(poolOfEnrollmentToken(`enr_../x.${'a'.repeat(43)}`)).toBeUndefined();
+    const { tagKey } = await configurationOf(env);
+    const token = await newToken('gpu-1');
+    expect(await poolOfEnrollmentToken(tagKey, token)).toBe('gpu-1');
+    const forged = [
+      'enr_default.short',
+      `enr_../x.${'a'.repeat(65)}`,
+      `enr_gpu-1.${'a'.repeat(65)}`,
+      token.replace('gpu-1', 'gpu-2'),
+      `${token.slice(0, -1)}${token.endsWith('A') ? 'Q' : 'A'}`,
+      token.slice(0, -22),
+    ];
+    for (const one of forged) expect(await poolOfEnrollmentToken(tagKey, one)).toBeUndefined();
   });
 });
 

@@ -14,12 +14,13 @@ function host(name: string, facts: Partial<HostRow> = {}): HostRow {
     capacity: 4,
     degraded: false,
     images: [{ name: 'python', digest }],
+    faults: [],
     last_seen_at: 1,
     ...facts,
   };
 }
 
-const choose = (hosts: HostRow[], image = 'python') => choosePlacement(hosts, image, () => 0.5);
+const choose = (hosts: HostRow[], image = 'python') => choosePlacement(hosts, { image }, () => 0.5);
 
 describe('a placement', () => {
   test('goes to the least filled host, by name of the image or by its digest', () => {
@@ -37,6 +38,8 @@ describe('a placement', () => {
   test.each<[string, Partial<HostRow>]>([
     ['full', { sandboxes: 4 }],
     ['degraded', { degraded: true }],
+    ['off by its clock', { faults: ['clock_skew'] }],
+    ['known for receipts that were refused', { faults: ['receipts_refused'] }],
     ['suspect', { state: 'suspect' }],
     ['dead', { state: 'dead' }],
   ])('passes by a host that is %s', (_name, facts) => {
@@ -50,10 +53,17 @@ describe('a placement', () => {
     expect(choose([host('a')], `sha256:${'2'.repeat(64)}`)).toMatchObject({ code: 'image_not_found' });
   });
 
+  test('leaves out the hosts that have refused the session', () => {
+    const hosts = [host('a'), host('b', { sandboxes: 3 })];
+    const place = (except: string[]) => choosePlacement(hosts, { image: 'python', except }, () => 0.5);
+    expect(place(['a'])).toMatchObject({ value: { hostId: 'b' } });
+    expect(place(['a', 'b'])).toMatchObject({ ok: false, code: 'no_host_available' });
+  });
+
   test('among equals is by chance', () => {
     const hosts = [host('a'), host('b')];
     const draws = [0.9, 0.1];
-    expect(choosePlacement(hosts, 'python', () => draws.shift() ?? 0)).toMatchObject({
+    expect(choosePlacement(hosts, { image: 'python' }, () => draws.shift() ?? 0)).toMatchObject({
       value: { hostId: 'b' },
     });
   });

@@ -17,6 +17,7 @@ function session(facts: Partial<SessionRecord> = {}): SessionRecord {
       hostId: `hst_${'a'.repeat(22)}`,
       limits: { cpus: 1, memory_bytes: 1, processes: 1, workspace_bytes: 1, tmp_bytes: 1 },
       environment: {},
+      network: null,
       metadata: {},
       idleTimeoutMs: 600_000,
       createdAtMs: NOW,

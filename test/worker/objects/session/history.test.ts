@@ -14,6 +14,7 @@ function ended(n: number, contentBytes = 0): ExecutionRecord {
     executionId: `exe_${String(n).padStart(22, '0')}`,
     tool: 'shell',
     toolVersion: '1',
+    calledAs: null,
     arguments: null,
     argsSha256: '0'.repeat(64),
     timeoutMs: 1,

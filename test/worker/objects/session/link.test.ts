@@ -1,5 +1,6 @@
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { encodeBundle } from '../../../../shared/bundle.ts';
 import { encodeFrame } from '../../../../shared/frames.ts';
 import { newId as newHandle } from '../../../../shared/ids.ts';
 import { MAX_FRAME_BYTES } from '../../../../shared/limits.ts';
@@ -97,6 +98,10 @@ describe('a session link', () => {
   test.each<[string, Uint8Array, number]>([
     ['a frame above the cap', new Uint8Array(MAX_FRAME_BYTES + 1), 1009],
     ['an empty frame', new Uint8Array(0), 1008],
+    ['a bundle without a frame', new Uint8Array(2), 1008],
+    ['a bundle that ends within a length', new Uint8Array([0, 0, 0, 0, 0]), 1008],
+    ['a bundle with a frame that is longer than it', new Uint8Array([0, 0, 0, 0, 0, 9, 1]), 1008],
+    ['a bundle in a bundle', encodeBundle([encodeBundle([new Uint8Array([0, 1, 0x7b])])]), 1008],
     ['a header that is longer than the frame', new Uint8Array([0xff, 0xff, 1]), 1008],
     ['a header that is not UTF-8', new Uint8Array([0, 2, 0xff, 0xfe]), 1008],
     ['a header that is not JSON', new Uint8Array([0, 1, 0x7b]), 1008],
@@ -144,6 +149,22 @@ describe('a session link', () => {
     await host.until(() => double.isLinked);
     await works();
   }, 60_000);
+});
+
+describe('frames in one message', () => {
+  test('are taken in their order, as if each had come alone', async () => {
+    host.close();
+    host = await connectFakeHost({ trustsGrants: true });
+    session = await openSession(host);
+    for (const text of ['a', 'b']) {
+      expect(await session.stub.execute(call(text))).toMatchObject({
+        value: { status: 'succeeded', stdout: text, receipt: { signatures: [{}, {}] } },
+      });
+    }
+    const double = host.session(session.id);
+    await host.until(() => double.ackedSeq === double.lastSeq);
+    expect(await session.stub.receipts(caller, WHOLE_CHAIN)).toMatchObject({ value: { receipts: [{}, {}] } });
+  });
 });
 
 describe('a lost sandbox', () => {

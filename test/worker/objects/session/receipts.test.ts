@@ -1,3 +1,5 @@
+import { runInDurableObject } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Envelope } from '../../../../shared/dsse.ts';
 import { generatePrivateJwk, keyIdOf } from '../../../../shared/ed25519.ts';
@@ -131,6 +133,24 @@ describe('a receipt', () => {
     const { answer } = await begin();
     await running.finish(options);
     await isRefused(answer);
+  });
+
+  test('that ends before what came of its stream is refused, however far away that was', async () => {
+    const { answer } = await begin();
+    running.output('stdout', 1_000_000, utf8('beyond a hole'));
+    await running.finish();
+    expect(await answer).toMatchObject({ value: { status: 'unknown', reason: 'receipt_refused' } });
+  });
+
+  test('that is refused is counted against the host', async () => {
+    const { answer } = await begin();
+    await running.finish({ envelope: (envelope) => ({ ...envelope, signatures: [] }) });
+    await isRefused(answer);
+    const refusals = () =>
+      runInDurableObject(env.HOST.get(env.HOST.idFromName(host.hostId)), (_object, state) =>
+        Number(state.storage.sql.exec('SELECT COUNT(*) AS count FROM refused_receipt').one().count),
+      );
+    await expect.poll(refusals).toBe(1);
   });
 
   test('by the key of another host is refused (A53)', async () => {

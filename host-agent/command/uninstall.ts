@@ -1,0 +1,75 @@
+/** `uninstall`: stops the agent and removes everything that install and the agent have made. */
+import { existsSync } from 'node:fs';
+import { readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { openCgroups } from '../cgroup/open.ts';
+import { defaultCgroupParent } from '../configuration.ts';
+import { lockState } from '../journal/state-lock.ts';
+import { killProcess, listProcesses } from '../process/process-table.ts';
+import { run } from '../process/run.ts';
+import { requireRoot } from '../setup/machine.ts';
+import { CommandFailure, wrongUse } from './failure.ts';
+import { insideRoot, type Layout, SERVICE } from './layout.ts';
+import { systemctl } from './service.ts';
+import { readSettings } from './settings.ts';
+import type { Subcommand } from './subcommand.ts';
+
+export const uninstall: Subcommand = {
+  summary: 'Removes everything, the identity of this host too; --yes is needed when it is enrolled.',
+  usage: '[--yes] [--root DIR]',
+  options: { yes: { type: 'boolean' } },
+  positionals: [0, 0],
+  async run({ layout, flag }) {
+    requireRoot();
+    const { stateDir, hostDir, unitPath, wantedPath, commandPath } = layout;
+    if (!existsSync(stateDir) && !existsSync(unitPath))
+      throw new CommandFailure('Sandgate is not installed here');
+    if (existsSync(join(hostDir, 'identity.json')) && !flag('yes')) {
+      throw wrongUse('this host is enrolled, and its key is removed for good: sandgate-host uninstall --yes');
+    }
+    if (existsSync(unitPath)) await systemctl(layout, 'stop', SERVICE);
+    if (existsSync(hostDir)) await endSandboxes(layout);
+    for (const path of [wantedPath, unitPath, commandPath]) await rm(path, { force: true });
+    await systemctl(layout, 'daemon-reload');
+    await rm(stateDir, { recursive: true, force: true });
+    console.log(`removed ${stateDir} and ${SERVICE}`);
+    console.log('Debian packages stay: ca-certificates debian-archive-keyring gcc mmdebstrap musl-tools');
+    return 0;
+  },
+};
+
+/** An agent that stopped by itself left nothing; one that was killed may have. runsc need not work any more. */
+async function endSandboxes(layout: Layout): Promise<void> {
+  const { hostDir, settingsPath } = layout;
+  const lock = await lockState(hostDir);
+  if (!lock.ok) throw new CommandFailure('the agent still runs: stop it first');
+  try {
+    const settings = await readSettings(settingsPath);
+    const parent = settings.SANDGATE_CGROUP_PARENT ?? defaultCgroupParent(insideRoot(layout, hostDir));
+    const cgroups = await openCgroups(parent);
+    const groups = await cgroups.list();
+    for (const name of groups) cgroups.kill(name);
+    const mark = `--root=${hostDir}/runsc-root`;
+    for (const { pid, argv } of await listProcesses()) if (argv.includes(mark)) killProcess(pid);
+    for (const name of groups) await cgroups.remove(name);
+    await cgroups.removeParent();
+    await unmountBelow(hostDir);
+    if ((await cgroups.list()).length > 0)
+      throw new CommandFailure(`a control group below ${parent} cannot be removed`);
+  } finally {
+    await lock.value.release();
+  }
+}
+
+/** Removing the folder must not reach through a mount. */
+async function unmountBelow(dir: string): Promise<void> {
+  const mountPoints = (await readFile('/proc/self/mountinfo', 'utf8'))
+    .split('\n')
+    .map((line) => line.split(' ')[4] ?? '');
+  for (const path of mountPoints.filter((point) => point.startsWith(`${dir}/`)).reverse()) {
+    await run(
+      { file: '/bin/umount', argv: ['--lazy', '--', path], environment: {} },
+      { timeoutMs: 5_000, maxOutputBytes: 1024 },
+    );
+  }
+}

@@ -1,0 +1,110 @@
+/**
+ * Stops a sandbox in which nothing runs and wakes it before anything goes to it: gVisor spends CPU also on a guest
+ * that only waits. Frozen, a sandbox costs memory alone.
+ */
+import type { Wakefulness } from '../guest-link/wakefulness.ts';
+
+/** Without traffic for so long, a sandbox is looked at. */
+export const IDLE_MS = 1_000;
+/** A sandbox that is busy by itself is looked at again after this, and then after twice as long each time. */
+const FIRST_RECHECK_MS = 2_000;
+const LAST_RECHECK_MS = 30_000;
+
+export interface FreezerHost {
+  /** Stops every process of the sandbox. */
+  freeze(): void;
+  thaw(): void;
+  /** Whether no process of the guest lives but those that wait for the host. */
+  isQuiet(): Promise<boolean>;
+}
+
+export class Freezer implements Wakefulness {
+  readonly #host: FreezerHost;
+  readonly #idleMs: number;
+  #timer: NodeJS.Timeout | undefined;
+  #timerMs = 0;
+  #recheckMs = FIRST_RECHECK_MS;
+  #holds = 0;
+  /** Counts what went to the guest, so that a look at it knows whether it is still true. */
+  #traffic = 0;
+  #frozen = false;
+  #disposed = false;
+
+  constructor(host: FreezerHost, idleMs: number = IDLE_MS) {
+    this.#host = host;
+    this.#idleMs = idleMs;
+  }
+
+  get frozen(): boolean {
+    return this.#frozen;
+  }
+
+  touch(): void {
+    this.#traffic += 1;
+    this.#wake();
+    if (this.#holds > 0 || this.#disposed) return;
+    this.#recheckMs = FIRST_RECHECK_MS;
+    // Each frame comes here: to set a timer back costs less than to make one.
+    if (this.#timer !== undefined && this.#timerMs === this.#idleMs) this.#timer.refresh();
+    else this.#lookAfter(this.#idleMs);
+  }
+
+  hold(): () => void {
+    this.#holds += 1;
+    this.#wake();
+    this.#stopTimer();
+    let held = true;
+    return () => {
+      if (!held) return;
+      held = false;
+      this.#holds -= 1;
+      this.touch();
+    };
+  }
+
+  /** Awake for good: what is to end must be able to. */
+  dispose(): void {
+    this.#disposed = true;
+    this.#stopTimer();
+    this.#wake();
+  }
+
+  #wake(): void {
+    if (!this.#frozen) return;
+    this.#frozen = false;
+    this.#host.thaw();
+  }
+
+  /** False where the kernel refused: awake it costs CPU, but works. */
+  #freeze(): boolean {
+    this.#frozen = true;
+    try {
+      this.#host.freeze();
+    } catch {
+      // It may have been frozen in part.
+      this.#wake();
+    }
+    return this.#frozen;
+  }
+
+  #lookAfter(delayMs: number): void {
+    this.#stopTimer();
+    this.#timerMs = delayMs;
+    this.#timer = setTimeout(() => void this.#look(), delayMs).unref();
+  }
+
+  #stopTimer(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+
+  async #look(): Promise<void> {
+    this.#timer = undefined;
+    const before = this.#traffic;
+    const quiet = await this.#host.isQuiet().catch(() => false);
+    if (this.#disposed || this.#holds > 0 || this.#traffic !== before) return;
+    if (quiet && this.#freeze()) return;
+    this.#lookAfter(this.#recheckMs);
+    this.#recheckMs = Math.min(2 * this.#recheckMs, LAST_RECHECK_MS);
+  }
+}

@@ -1,0 +1,170 @@
+/** Makes one sandbox: its folder, its control group, its process and its tools; and removes what is left at its end. */
+import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
+import type { ResourceLimits } from '../../shared/session.ts';
+import type { CgroupLimits } from '../cgroup/cgroups.ts';
+import { GuestLink } from '../guest-link/guest-link.ts';
+import type { Log } from '../logging/log.ts';
+import { collectBounded } from '../process/bounded-output.ts';
+import type { Engine } from './engine.ts';
+import { ServedFiles } from './files/served-files.ts';
+import { Freezer } from './freezer.ts';
+import type { OciResources } from './oci.ts';
+import { GuestPrograms } from './programs/guest-programs.ts';
+import { removeRemains } from './remains.ts';
+import { RunscSandbox, type SandboxEnd } from './sandbox.ts';
+import { buildResources, buildSpec, WORKSPACE } from './spec.ts';
+import { FileTool } from './tools/file.ts';
+import { nodeTool } from './tools/node.ts';
+import { pythonTool } from './tools/python.ts';
+import { ShellTool } from './tools/shell.ts';
+import { UserIds } from './user-ids.ts';
+
+const READY_TIMEOUT_MS = 20_000;
+const COUNT_TIMEOUT_MS = 2_000;
+const MAX_STDERR_BYTES = 16 * 1024;
+/** Of a sandbox that nobody waits for yet, where one that somebody uses has 1024 a CPU. */
+const AHEAD_CPU_SHARES = 32;
+
+export interface LaunchRequest {
+  sandboxId: string;
+  rootfsPath: string;
+  limits: ResourceLimits;
+  /** `NAME=value`, each. */
+  environment: readonly string[];
+  /** Given where nobody waits for it: it boots when the others leave CPU, and python loads these modules. */
+  ahead?: { imports: readonly string[] };
+}
+
+export class Launcher {
+  readonly #engine: Engine;
+  readonly #log: Log;
+  readonly #live = new Map<string, RunscSandbox>();
+  readonly #userIds = new UserIds();
+
+  constructor(engine: Engine, log: Log) {
+    this.#engine = engine;
+    this.#log = log;
+  }
+
+  get live(): ReadonlyMap<string, RunscSandbox> {
+    return this.#live;
+  }
+
+  /** The sandbox answers by then. */
+  async launch(request: LaunchRequest): Promise<Outcome<RunscSandbox>> {
+    const { sandboxId } = request;
+    const userId = this.#userIds.take();
+    try {
+      await this.#prepare(request, userId);
+    } catch (error: unknown) {
+      await this.#remove(sandboxId, userId);
+      return this.notStarted(sandboxId, error instanceof Error ? error.message : 'it could not be prepared');
+    }
+    const sandbox = this.#run(request, userId);
+    this.#live.set(sandboxId, sandbox);
+    const ready = await sandbox.link.ready(READY_TIMEOUT_MS);
+    if (ready.ok) return success(sandbox);
+    await sandbox.destroy();
+    return this.notStarted(sandboxId, ready.failure.message);
+  }
+
+  /** Gives a sandbox that was made ahead its whole share of the CPU. */
+  promote(sandboxId: string, limits: ResourceLimits): void {
+    this.#engine.cgroups.setLimits(sandboxId, cgroupLimits(buildResources(limits)));
+  }
+
+  /** The reason may name places of this host, so it goes to the log only. */
+  notStarted(sandboxId: string, detail: string): Failure {
+    this.#log.error({ event: 'sandbox_not_started', sandbox_id: sandboxId, detail });
+    return failure('sandbox_failed', 'the sandbox did not start');
+  }
+
+  async #prepare({ sandboxId, rootfsPath, limits, ahead }: LaunchRequest, userId: number): Promise<void> {
+    const { bundles, cgroups, guestDir } = this.#engine;
+    const storage = bundles.storageOf(sandboxId);
+    const cgroupPath = cgroups.pathOf(sandboxId);
+    const cpuShares = ahead === undefined ? undefined : AHEAD_CPU_SHARES;
+    const spec = buildSpec({
+      hostname: sandboxId,
+      limits,
+      ...(cpuShares === undefined ? {} : { cpuShares }),
+      rootfsPath,
+      guestDir,
+      storage,
+      userId,
+      cgroupPath,
+    });
+    await bundles.write(sandboxId, spec);
+    await cgroups.create(sandboxId, cgroupLimits(buildResources(limits, cpuShares)));
+  }
+
+  #run({ sandboxId, environment, ahead }: LaunchRequest, userId: number): RunscSandbox {
+    const { runsc, bundles, cgroups } = this.#engine;
+    const process = runsc.run(sandboxId, bundles.pathOf(sandboxId));
+    const freezer = new Freezer({
+      freeze: () => cgroups.freeze(sandboxId),
+      thaw: () => cgroups.thaw(sandboxId),
+      isQuiet: () => isQuiet(link),
+    });
+    const link = new GuestLink({ stdin: process.stdin, stdout: process.stdout }, freezer);
+    const place = { cwd: WORKSPACE, environment };
+    return new RunscSandbox({
+      id: sandboxId,
+      process,
+      stderr: collectBounded(process.stderr, MAX_STDERR_BYTES),
+      link,
+      freezer,
+      place,
+      tools: {
+        python: pythonTool(link, place, ahead?.imports ?? []),
+        node: nodeTool(link, place),
+        shell: new ShellTool(link, place),
+        file: new FileTool(link, place),
+      },
+      files: new ServedFiles(link, place, freezer),
+      programs: new GuestPrograms({ link, place }),
+      host: {
+        usage: () => cgroups.usage(sandboxId),
+        resetPeak: () => cgroups.resetPeak(sandboxId),
+        kill: () => cgroups.kill(sandboxId),
+        cleanUp: (end) => this.#cleanUp(sandboxId, userId, end),
+      },
+    });
+  }
+
+  async #cleanUp(
+    sandboxId: string,
+    userId: number,
+    { reason, exitCode, lastLine }: SandboxEnd,
+  ): Promise<void> {
+    if (reason !== 'destroyed') {
+      const panic = await this.#engine.bundles.panic(sandboxId);
+      const detail = `exit ${exitCode ?? 'by signal'}: ${panic ?? lastLine()}`;
+      this.#log.warn({ event: 'sandbox_lost', sandbox_id: sandboxId, reason, detail });
+    }
+    await this.#remove(sandboxId, userId);
+  }
+
+  /** A sandbox that cannot be removed keeps its place and its user: what is left of it still takes room. */
+  async #remove(sandboxId: string, userId: number): Promise<void> {
+    if (!(await removeRemains(this.#engine, sandboxId, this.#log))) return;
+    this.#userIds.release(userId);
+    this.#live.delete(sandboxId);
+  }
+}
+
+function cgroupLimits({ memory, cpu, pids }: OciResources): CgroupLimits {
+  return {
+    memoryBytes: memory.limit,
+    cpuQuotaUs: cpu.quota,
+    cpuPeriodUs: cpu.period,
+    cpuShares: cpu.shares,
+    pids: pids.limit,
+  };
+}
+
+/** A program that a call left behind goes on, so its sandbox is not frozen. */
+async function isQuiet(link: GuestLink): Promise<boolean> {
+  const counted = await link.countOthers(COUNT_TIMEOUT_MS);
+  return counted.ok && counted.value.others === 0;
+}

@@ -1,0 +1,156 @@
+/** One program in the guest that outlives calls: its output in a ring, its end, and who follows it. */
+import type { ProcessStream } from '../../../shared/program.ts';
+import { incompleteSuffixLength } from '../../execution/utf8-edge.ts';
+import type { Channel } from '../../guest-link/channel.ts';
+import { OutputRing, type Piece } from './output-ring.ts';
+import type { Gap, Program, ProgramEnd } from './port.ts';
+
+const RELEASE_TIMEOUT_MS = 10_000;
+
+export interface ProgramFacts {
+  id: string;
+  command: string;
+  cwd: string;
+}
+
+export class GuestProgram implements Program {
+  readonly id: string;
+  readonly command: string;
+  readonly cwd: string;
+  readonly startedAtMs = Date.now();
+  readonly ended: Promise<ProgramEnd>;
+  protected readonly ring: OutputRing;
+  readonly #followers = new Set<{ position: number }>();
+  readonly #incomplete: Record<ProcessStream, Uint8Array> = {
+    stdout: new Uint8Array(0),
+    stderr: new Uint8Array(0),
+  };
+  readonly #ended = Promise.withResolvers<ProgramEnd>();
+  #channel: Channel | undefined;
+  #end: ProgramEnd | undefined;
+  #changed = Promise.withResolvers<void>();
+
+  constructor(facts: ProgramFacts, ringBytes: number) {
+    this.id = facts.id;
+    this.command = facts.command;
+    this.cwd = facts.cwd;
+    this.ring = new OutputRing(ringBytes);
+    this.ended = this.#ended.promise;
+  }
+
+  get pid(): number {
+    return this.#channel?.pid ?? 0;
+  }
+
+  get end(): ProgramEnd | undefined {
+    return this.#end;
+  }
+
+  get startOffset(): number {
+    return this.ring.startOffset;
+  }
+
+  get endOffset(): number {
+    return this.ring.endOffset;
+  }
+
+  /** Neither it nor anything that it started. */
+  get isGone(): boolean {
+    return this.#channel?.isGone === true;
+  }
+
+  protected get channel(): Channel | undefined {
+    return this.#channel;
+  }
+
+  /** `letSleep` is called at its end: while it runs its sandbox is awake. */
+  run(channel: Channel, letSleep: () => void): void {
+    this.#channel = channel;
+    void channel.exited.then((exit) => {
+      this.#flushIncomplete();
+      const { exitCode, signal } = exit.ok ? exit.value : { exitCode: null, signal: 'SIGKILL' };
+      this.#end = { exitCode, signal, endedAtMs: Date.now() };
+      this.#ended.resolve(this.#end);
+      this.wake();
+      letSleep();
+    });
+  }
+
+  /** Where output goes: credit for it is given back when this is settled. */
+  readonly take = (stream: ProcessStream, bytes: Uint8Array): void | Promise<void> => {
+    this.keep(stream, bytes);
+    this.wake();
+  };
+
+  async *follow(after: number, signal: AbortSignal): AsyncIterable<Piece | Gap> {
+    const follower = { position: Math.min(after, this.ring.endOffset) };
+    this.#followers.add(follower);
+    const aborted = new Promise<void>((resolve) => {
+      signal.addEventListener('abort', () => resolve(), { once: true });
+    });
+    try {
+      while (!signal.aborted) {
+        const changed = this.#changed.promise;
+        const piece = this.ring.from(follower.position);
+        if (piece === undefined) {
+          if (this.#end !== undefined) return;
+          await Promise.race([changed, aborted]);
+          continue;
+        }
+        if (piece.offset > follower.position) yield { gap: { from: follower.position, to: piece.offset } };
+        yield piece;
+        follower.position = piece.offset + piece.bytes.length;
+        this.wake();
+      }
+    } finally {
+      this.#followers.delete(follower);
+      this.wake();
+    }
+  }
+
+  async stop(graceMs: number): Promise<void> {
+    const channel = this.#channel;
+    if (channel === undefined) return;
+    if (graceMs > 0 && !channel.isGone) {
+      channel.signal('SIGTERM', 'tree');
+      const timer = Promise.withResolvers<void>();
+      const handle = setTimeout(timer.resolve, graceMs);
+      await Promise.race([channel.gone, timer.promise]);
+      clearTimeout(handle);
+    }
+    await channel.release(RELEASE_TIMEOUT_MS);
+  }
+
+  /** Whole characters go into the ring: a reader's piece of text is then text, wherever it was cut. */
+  protected keep(stream: ProcessStream, bytes: Uint8Array): void {
+    const held = this.#incomplete[stream];
+    const all = held.length === 0 ? bytes : Buffer.concat([held, bytes]);
+    const whole = all.length - incompleteSuffixLength(all);
+    this.#incomplete[stream] = all.slice(whole);
+    if (whole > 0) this.ring.push(stream, all.subarray(0, whole));
+  }
+
+  /** Position of the follower that has read least; infinite where there is none. */
+  protected get slowest(): number {
+    return Math.min(...[...this.#followers].map(({ position }) => position));
+  }
+
+  /** Resolves when something was written, read, or has ended. */
+  protected get changed(): Promise<void> {
+    return this.#changed.promise;
+  }
+
+  protected wake(): void {
+    const { resolve } = this.#changed;
+    this.#changed = Promise.withResolvers<void>();
+    resolve();
+  }
+
+  #flushIncomplete(): void {
+    for (const stream of ['stdout', 'stderr'] as const) {
+      const rest = this.#incomplete[stream];
+      if (rest.length > 0) this.ring.push(stream, rest);
+      this.#incomplete[stream] = new Uint8Array(0);
+    }
+  }
+}

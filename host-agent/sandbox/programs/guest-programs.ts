@@ -1,0 +1,170 @@
+/** The terminals and background processes of one real sandbox: started, bounded in number, and known for a while after their end. */
+import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import {
+  MAX_ENDED_PROGRAMS,
+  MAX_PROCESSES,
+  MAX_TERMINALS,
+  PROCESS_LOG_BYTES,
+  type WindowSize,
+} from '../../../shared/program.ts';
+import type { GuestFailure } from '../../guest-link/failure.ts';
+import type { GuestLink, SpawnOptions } from '../../guest-link/guest-link.ts';
+import type { ToolPlace } from '../tools/tool.ts';
+import { GuestProgram } from './guest-program.ts';
+import { GuestTerminal } from './guest-terminal.ts';
+import type { ProcessRequest, Program, SandboxPrograms, Terminal } from './port.ts';
+
+const TERMINAL_PROGRAM = '/sandgate/terminal';
+const TERMINAL_WINDOW_BYTES = 128 * 1024;
+const RELEASE_TIMEOUT_MS = 10_000;
+const TERMINAL_VARIABLES = {
+  TERM: 'xterm-256color',
+  COLORTERM: 'truecolor',
+  // The user has no entry in passwd, and the usual prompt would say so. Before the first prompt, and never again.
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: it is for bash to expand.
+  PROMPT_COMMAND: 'PS1=${PS1/\\\\u@\\\\h/$USER}; unset PROMPT_COMMAND',
+};
+/** Tries a connection every tenth of a second, and ends with the first that is taken. */
+const LISTENS_SCRIPT =
+  'until (exec 3<>"/dev/tcp/127.0.0.1/$1" || exec 3<>"/dev/tcp/::1/$1") 2>/dev/null; do sleep 0.1; done';
+
+export interface GuestProgramsOptions {
+  link: GuestLink;
+  place: ToolPlace;
+  /** The terminal's program as the guest sees it, where that is not the usual place. */
+  terminalProgram?: string;
+  detachedMs?: number;
+}
+
+export class GuestPrograms implements SandboxPrograms {
+  readonly #options: GuestProgramsOptions;
+  readonly #terminals = new Map<string, GuestTerminal>();
+  readonly #processes = new Map<string, GuestProgram>();
+  /** Taken and not in the maps yet. */
+  #starting = { terminals: 0, processes: 0 };
+
+  constructor(options: GuestProgramsOptions) {
+    this.#options = options;
+  }
+
+  async openTerminal(id: string, size: WindowSize): Promise<Outcome<Terminal>> {
+    const { place, terminalProgram = TERMINAL_PROGRAM, detachedMs } = this.#options;
+    if (living(this.#terminals) + this.#starting.terminals >= MAX_TERMINALS)
+      return failure('too_many_programs', `${MAX_TERMINALS} terminals of this session are open`);
+    const terminal = new GuestTerminal({ id, command: 'bash', cwd: place.cwd }, detachedMs);
+    this.#starting.terminals += 1;
+    const started = await this.#start(terminal, {
+      argv: [terminalProgram, String(size.rows), String(size.cols), 'bash', '-i'],
+      cwd: place.cwd,
+      environment: environmentOf(place, TERMINAL_VARIABLES),
+      control: true,
+      outputWindowBytes: TERMINAL_WINDOW_BYTES,
+    });
+    this.#starting.terminals -= 1;
+    if (!started.ok) return started;
+    // Its programs have no terminal any more: what they left behind ends with it.
+    void terminal.ended.then(() => terminal.stop(0));
+    remember(this.#terminals, terminal);
+    return success(terminal);
+  }
+
+  terminal(id: string): Outcome<Terminal> {
+    const terminal = this.#terminals.get(id);
+    return terminal === undefined ? failure('not_found', 'no such terminal') : success(terminal);
+  }
+
+  async startProcess(id: string, request: ProcessRequest): Promise<Outcome<Program>> {
+    const { place } = this.#options;
+    if (living(this.#processes) + this.#starting.processes >= MAX_PROCESSES)
+      return failure('too_many_programs', `${MAX_PROCESSES} processes of this session run`);
+    const cwd = request.cwd ?? place.cwd;
+    const process = new GuestProgram({ id, command: request.command, cwd }, PROCESS_LOG_BYTES);
+    this.#starting.processes += 1;
+    const started = await this.#start(process, {
+      argv: ['bash', '-c', request.command],
+      cwd,
+      environment: environmentOf(place, request.environment),
+    });
+    this.#starting.processes -= 1;
+    if (!started.ok) return started;
+    remember(this.#processes, process);
+    return success(process);
+  }
+
+  process(id: string): Outcome<Program> {
+    const process = this.#processes.get(id);
+    return process === undefined ? failure('not_found', 'no such process') : success(process);
+  }
+
+  processes(): readonly Program[] {
+    return [...this.#processes.values()];
+  }
+
+  async listens(port: number, signal: AbortSignal): Promise<boolean> {
+    const { link, place } = this.#options;
+    const letSleep = link.hold();
+    const probe = await link.spawn({
+      argv: ['bash', '-c', LISTENS_SCRIPT, 'sandgate', String(port)],
+      cwd: '/',
+      environment: place.environment,
+      muted: true,
+    });
+    if (!probe.ok) {
+      letSleep();
+      return false;
+    }
+    const stopped = new Promise<false>((resolve) => {
+      signal.addEventListener('abort', () => resolve(false), { once: true });
+      if (signal.aborted) resolve(false);
+    });
+    const listens = await Promise.race([
+      stopped,
+      probe.value.exited.then((exit) => exit.ok && exit.value.exitCode === 0),
+    ]);
+    await probe.value.release(RELEASE_TIMEOUT_MS);
+    letSleep();
+    return listens;
+  }
+
+  async #start(program: GuestProgram, options: SpawnOptions): Promise<Outcome<null>> {
+    const { link } = this.#options;
+    const letSleep = link.hold();
+    const spawned = await link.spawn({ ...options, onOutput: program.take });
+    if (!spawned.ok) {
+      letSleep();
+      return notStarted(spawned.failure);
+    }
+    const channel = spawned.value;
+    if (options.control !== true) channel.closeStdin();
+    program.run(channel, letSleep);
+    // What it left behind may go on: then its channel does, too.
+    void channel.gone.then(() => channel.release(RELEASE_TIMEOUT_MS));
+    return success(null);
+  }
+}
+
+/** One that left something behind still takes its place. */
+function living(programs: ReadonlyMap<string, GuestProgram>): number {
+  return [...programs.values()].filter(({ isGone }) => !isGone).length;
+}
+
+/** The oldest of those that have ended are forgotten. */
+function remember<Kept extends GuestProgram>(programs: Map<string, Kept>, program: Kept): void {
+  programs.set(program.id, program);
+  const ended = [...programs.values()].filter(({ end }) => end !== undefined);
+  for (const old of ended.slice(0, Math.max(0, ended.length - MAX_ENDED_PROGRAMS))) {
+    programs.delete(old.id);
+    void old.stop(0);
+  }
+}
+
+function environmentOf({ environment }: ToolPlace, more: Readonly<Record<string, string>>): string[] {
+  const kept = environment.filter((variable) => !(variable.slice(0, variable.indexOf('=')) in more));
+  return [...kept, ...Object.entries(more).map(([name, value]) => `${name}=${value}`)];
+}
+
+function notStarted({ reason, message, errno }: GuestFailure): Outcome<never> {
+  if (reason === 'spawn_failed' || reason === 'limit')
+    return failure('program_not_started', errno === undefined ? message : `${errno}: ${message}`);
+  return failure('sandbox_failed', message);
+}

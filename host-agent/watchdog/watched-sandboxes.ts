@@ -1,0 +1,106 @@
+/**
+ * Looks at sandboxes from outside: which executions run, how long a start takes, and which execution did not end though
+ * its own deadline is long past. Whatever went wrong inside, such an execution ends, and its sandbox with it.
+ */
+import type { Log } from '../logging/log.ts';
+import type { RunningExecution, Sandbox, Sandboxes, ToolOutcome } from '../sandbox/port.ts';
+
+/** The sandbox ends an execution that does not obey 3 s after its deadline; this is for when that failed. */
+const OVERDUE_GRACE_MS = 20_000;
+/** For a sandbox that was destroyed to report the end of its executions. */
+const DESTROY_GRACE_MS = 10_000;
+
+export interface WatchedSandboxes extends Sandboxes {
+  /** Executions that run now, in all sandboxes. */
+  readonly executions: number;
+}
+
+export interface WatchOptions {
+  log: Log;
+  overdueGraceMs?: number;
+  destroyGraceMs?: number;
+}
+
+export function watchSandboxes(sandboxes: Sandboxes, options: WatchOptions): WatchedSandboxes {
+  const running = new Set<string>();
+  return overlay<Sandboxes, WatchedSandboxes>(sandboxes, {
+    get executions() {
+      return running.size;
+    },
+    async start(config: Parameters<Sandboxes['start']>[0]) {
+      const beganMs = performance.now();
+      const started = await sandboxes.start(config);
+      if (!started.ok) return started;
+      const durationMs = Math.round(performance.now() - beganMs);
+      options.log.info({
+        event: 'sandbox_started',
+        sandbox_id: config.sandboxId,
+        duration_ms: durationMs,
+      });
+      return { ok: true, value: watchSandbox(started.value, running, options) };
+    },
+  });
+}
+
+function watchSandbox(sandbox: Sandbox, running: Set<string>, options: WatchOptions): Sandbox {
+  return overlay<Sandbox, Sandbox>(sandbox, {
+    execute(...args: Parameters<Sandbox['execute']>): RunningExecution {
+      const [{ executionId, timeoutMs }] = args;
+      const execution = sandbox.execute(...args);
+      running.add(executionId);
+      const finished = endAtLast(execution.finished, { sandbox, executionId, timeoutMs }, options).finally(
+        () => running.delete(executionId),
+      );
+      return overlay<RunningExecution, RunningExecution>(execution, { finished });
+    },
+  });
+}
+
+async function endAtLast(
+  finished: Promise<ToolOutcome>,
+  watched: { sandbox: Sandbox; executionId: string; timeoutMs: number },
+  { log, overdueGraceMs = OVERDUE_GRACE_MS, destroyGraceMs = DESTROY_GRACE_MS }: WatchOptions,
+): Promise<ToolOutcome> {
+  const { sandbox, executionId, timeoutMs } = watched;
+  const inTime = await within(finished, timeoutMs + overdueGraceMs);
+  if (inTime !== undefined) return inTime;
+  log.error({ event: 'execution_overdue', execution_id: executionId, sandbox_id: sandbox.id });
+  void sandbox.destroy().catch(() => undefined);
+  return (await within(finished, destroyGraceMs)) ?? OVERDUE;
+}
+
+/** Undefined when it took longer. */
+async function within<Value>(promise: Promise<Value>, boundMs: number): Promise<Value | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const bound = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), boundMs);
+    timer.unref();
+  });
+  return Promise.race([promise, bound]).finally(() => clearTimeout(timer));
+}
+
+const OVERDUE: ToolOutcome = {
+  status: 'timeout',
+  exitCode: null,
+  signal: null,
+  error: null,
+  value: null,
+  structured: null,
+  results: [],
+  stateLost: true,
+  usage: { cpuMs: 0, peakMemoryBytes: 0 },
+};
+
+/** The object itself with some members in front: methods that the port gains later pass through by themselves. */
+function overlay<Base extends object, Whole extends Base>(
+  base: Base,
+  front: Omit<Whole, keyof Base> & Partial<Base>,
+): Whole {
+  return new Proxy(base, {
+    get(target, key) {
+      if (Reflect.has(front, key)) return Reflect.get(front, key);
+      const value: unknown = Reflect.get(target, key, target);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  }) as Whole;
+}

@@ -1,0 +1,87 @@
+/** What has to be true inside every sandbox, as questions that a program in it can answer. */
+
+export interface IsolationCheck {
+  title: string;
+  command: string;
+  holds: (printed: string) => boolean;
+}
+
+const OWN_MOUNTS = ['/', '/dev', '/dev/pts', '/dev/shm', '/proc', '/sandgate', '/sys', '/tmp', '/workspace'];
+const OWN_VARIABLES = ['HOME', 'LANG', 'LOGNAME', 'PATH', 'PWD', 'SHLVL', 'USER', '_', 'GREETING', 'OLDPWD'];
+const EVERYWHERE_ZERO = /^Cap(Inh|Prm|Eff|Bnd|Amb):\s*0+$/;
+
+const lines = (printed: string): string[] => printed.trim().split('\n').filter(Boolean);
+
+export const ISOLATION_CHECKS: readonly IsolationCheck[] = [
+  {
+    title: 'the kernel is that of gVisor',
+    command: 'cat /proc/version',
+    holds: (printed) => printed.startsWith('Linux version 4.4.0 '),
+  },
+  {
+    title: 'programs are of a user and group that the host has not',
+    command: 'id -u; id -g; id -G',
+    holds: (printed) => lines(printed).length === 3 && lines(printed).every((id) => Number(id) >= 100_000),
+  },
+  {
+    title: 'no program has a capability',
+    command: "grep '^Cap' /proc/self/status",
+    holds: (printed) =>
+      lines(printed).length >= 4 && lines(printed).every((line) => EVERYWHERE_ZERO.test(line)),
+  },
+  {
+    title: 'every limit of a process is set',
+    command: 'ulimit -H -n; ulimit -H -c; ulimit -H -l; ulimit -H -i; ulimit -H -u',
+    holds: (printed) => {
+      const [files, core, locked, pending, processes] = lines(printed).map(Number);
+      return (
+        files === 1024 && core === 0 && locked === 64 && pending === 1024 && (processes ?? Infinity) < 4096
+      );
+    },
+  },
+  {
+    title: 'the root file system is read-only',
+    command: "grep ' / ' /proc/mounts",
+    holds: (printed) => lines(printed).length > 0 && lines(printed).every((line) => / ro[, ]/.test(line)),
+  },
+  {
+    title: 'nothing is mounted that is not its own',
+    command: "cut -d ' ' -f 2 /proc/mounts",
+    holds: (printed) => lines(printed).every((path) => OWN_MOUNTS.includes(path)),
+  },
+  {
+    title: 'what can be written is bounded, and no folder of the host',
+    command: 'for f in /workspace /tmp; do df -B1 --output=size $f | tail -1; grep " $f " /proc/mounts; done',
+    holds: (printed) => {
+      const sizes = lines(printed)
+        .map(Number)
+        .filter((size) => !Number.isNaN(size));
+      const mounts = lines(printed).filter((line) => line.includes('/'));
+      const limited = sizes.length === 2 && sizes.every((size) => size > 0 && size <= 1024 ** 3);
+      return limited && mounts.length === 2 && mounts.every((line) => / tmpfs .*size=/.test(line));
+    },
+  },
+  {
+    title: 'there is no interface but loopback',
+    command: "tail -n +3 /proc/net/dev | cut -d : -f 1 | tr -d ' '",
+    holds: (printed) => lines(printed).every((name) => name === 'lo'),
+  },
+  {
+    title: 'no variable of the host is to be seen',
+    command: "tr '\\0' '\\n' < /proc/self/environ | cut -d = -f 1",
+    holds: (printed) =>
+      lines(printed).length > 0 && lines(printed).every((name) => OWN_VARIABLES.includes(name)),
+  },
+  {
+    title: 'no process of the host is to be seen',
+    command: 'cat /proc/[0-9]*/cmdline | tr "\\0" "\\n"',
+    holds: (printed) =>
+      printed.includes('/sandgate/supervisor') && !/runsc|systemd|sshd|vitest|workerd/.test(printed),
+  },
+  {
+    title: 'no disk can be opened, and no file system mounted',
+    command:
+      'mknod /tmp/disk b 8 0 2>/dev/null; head -c 1 /tmp/disk 2>/dev/null | wc -c; mount -t tmpfs x /mnt 2>/dev/null && echo mounted; true',
+    holds: (printed) => printed.trim() === '0',
+  },
+];

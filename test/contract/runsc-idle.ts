@@ -1,0 +1,88 @@
+/** A sandbox in which nothing runs costs nothing, and nobody notices that it stood still. */
+import { afterEach, describe, expect, it } from 'vitest';
+import type { Cgroups } from '../../host-agent/cgroup/cgroups.ts';
+import { openCgroups } from '../../host-agent/cgroup/open.ts';
+import type { Sandbox } from '../../host-agent/sandbox/port.ts';
+import type { RunscSandboxesOptions } from '../../host-agent/sandbox/runsc-sandboxes.ts';
+import { until } from '../e2e/until.ts';
+import { file, type GetSubject, python, shell, startSandbox } from './subject.ts';
+
+const FREEZE_BOUND_MS = 30_000;
+
+export function describeIdle(subject: GetSubject, options: () => RunscSandboxesOptions): void {
+  describe('an idle sandbox', () => {
+    let started: Sandbox[] = [];
+    const start = async (): Promise<{ sandbox: Sandbox; cgroups: Cgroups }> => {
+      const sandbox = await startSandbox(subject());
+      started.push(sandbox);
+      return { sandbox, cgroups: await openCgroups(options().cgroupParent) };
+    };
+    const untilFrozen = (cgroups: Cgroups, { id }: Sandbox): Promise<true> =>
+      until('the sandbox stands still', FREEZE_BOUND_MS, async () =>
+        cgroups.isFrozen(id) ? true : undefined,
+      );
+    afterEach(async () => {
+      await Promise.all(started.map((sandbox) => sandbox.destroy()));
+      started = [];
+    });
+
+    it('spends no CPU, and answers the next call with its variables and the right time', async () => {
+      const { sandbox, cgroups } = await start();
+      await python(sandbox, 'import time; kept = 7');
+      await untilFrozen(cgroups, sandbox);
+      const usedMs = cgroups.usage(sandbox.id)?.cpuMs;
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+      expect(cgroups.usage(sandbox.id)?.cpuMs).toBe(usedMs);
+      const { value } = await python(sandbox, '(kept, time.time())');
+      const [kept, seconds] = (value ?? '').replace(/[()]/g, '').split(', ').map(Number);
+      expect(kept).toBe(7);
+      expect(Math.abs(Date.now() / 1000 - (seconds ?? 0))).toBeLessThan(1);
+      expect((await shell(sandbox, 'echo awake')).stdout).toBe('awake\n');
+      await untilFrozen(cgroups, sandbox);
+      expect((await file(sandbox, { operation: 'stat', path: '/workspace' })).status).toBe('succeeded');
+    });
+
+    it('is not one while a program goes on in the background', async () => {
+      const { sandbox, cgroups } = await start();
+      const counting = 'while true; do echo x >> /tmp/count; sleep 0.05; done > /dev/null 2>&1 &';
+      await shell(sandbox, counting);
+      const quiet = await start();
+      await untilFrozen(quiet.cgroups, quiet.sandbox);
+      // Looked at as the other one was, and several times.
+      await new Promise((resolve) => setTimeout(resolve, 4_000));
+      expect(cgroups.isFrozen(sandbox.id)).toBe(false);
+      const lines = Number((await shell(sandbox, 'wc -l < /tmp/count')).stdout);
+      expect(lines).toBeGreaterThan(20);
+      await shell(
+        sandbox,
+        'kill $(pgrep -f /tmp/count || ps -e -o pid,args | grep -v grep | grep "x >>" | cut -c1-7); true',
+      );
+    });
+
+    it('is frozen again once what ran in the background has ended', async () => {
+      const { sandbox, cgroups } = await start();
+      await shell(sandbox, 'sleep 2 > /dev/null 2>&1 &');
+      await untilFrozen(cgroups, sandbox);
+      expect((await shell(sandbox, 'echo $(jobs | wc -l)')).stdout).toBe('0\n');
+    });
+
+    it('can be destroyed as fast as any other, and leaves nothing', async () => {
+      const { sandbox, cgroups } = await start();
+      await untilFrozen(cgroups, sandbox);
+      const sinceMs = performance.now();
+      await sandbox.destroy();
+      expect(performance.now() - sinceMs).toBeLessThan(5_000);
+      expect(await subject().tracesOf(sandbox.id)).toEqual([]);
+    });
+
+    it('is removed by the agent that comes after one that was killed', async () => {
+      const { sandbox, cgroups } = await start();
+      await untilFrozen(cgroups, sandbox);
+      const { removed } = await (await subject().restarted()).reconcile();
+      expect(removed).toContain(sandbox.id);
+      await sandbox.lost;
+      await sandbox.destroy();
+      expect(await subject().tracesOf(sandbox.id)).toEqual([]);
+    });
+  });
+}

@@ -1,0 +1,139 @@
+/** The checks of isolation find a sandbox that is not isolated: each fault is one that a slip in our settings would make. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { GuestLink } from '../../host-agent/guest-link/guest-link.ts';
+import type { CapabilitySet, OciSpec } from '../../host-agent/sandbox/oci.ts';
+import { BASE_ENVIRONMENT } from '../../host-agent/sandbox/spec.ts';
+import { type Installation, setUp } from '../../host-agent/setup/setup.ts';
+import { silentProgress } from '../../host-agent/setup/step.ts';
+import { locations } from '../../scripts/locations.ts';
+import { type RawSandboxFaults, startRawSandbox } from '../fixtures/raw-sandbox.ts';
+import { ISOLATION_CHECKS } from './isolation-checks.ts';
+
+const SPAWN_TIMEOUT_MS = 20_000;
+const CAPABILITY_SETS: CapabilitySet[] = ['bounding', 'effective', 'inheritable', 'permitted', 'ambient'];
+
+let installation: Installation;
+let folder: string;
+
+beforeAll(async () => {
+  installation = await setUp(locations(process.env), process.env, silentProgress);
+  folder = await mkdtemp(join(tmpdir(), 'sandgate-of-the-host-'));
+  await writeFile(join(folder, 'secret'), 'x');
+}, 600_000);
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+async function printedBy(link: GuestLink, spec: OciSpec, command: string): Promise<string> {
+  const printed: Uint8Array[] = [];
+  const channel = await link.spawn({
+    argv: ['bash', '-c', command],
+    cwd: '/',
+    // What the supervisor itself was started with: programs of a session have that and their own.
+    environment: spec.process.env,
+    onOutput: (stream, bytes) => void (stream === 'stdout' && printed.push(bytes)),
+    timeoutMs: SPAWN_TIMEOUT_MS,
+  });
+  if (!channel.ok) throw new Error(channel.failure.message);
+  channel.value.closeStdin();
+  await channel.value.exited;
+  await channel.value.release(SPAWN_TIMEOUT_MS);
+  return Buffer.concat(printed).toString('utf8');
+}
+
+/** Titles of the checks that do not hold. */
+async function broken(faults: RawSandboxFaults): Promise<string[]> {
+  const sandbox = await startRawSandbox(installation, faults);
+  try {
+    const found: string[] = [];
+    for (const { title, command, holds } of ISOLATION_CHECKS) {
+      if (!holds(await printedBy(sandbox.link, sandbox.spec, command))) found.push(title);
+    }
+    return found;
+  } finally {
+    await sandbox.stop();
+  }
+}
+
+describe('the checks of isolation', () => {
+  it('find nothing wrong with the settings as they are', async () => {
+    expect(await broken({})).toEqual([]);
+  });
+
+  it.each<[string, RawSandboxFaults, string[]]>([
+    [
+      'a user of the host',
+      { spec: (spec) => void Object.assign(spec.process.user, { uid: 0, gid: 0 }) },
+      ['programs are of a user and group that the host has not'],
+    ],
+    [
+      'capabilities',
+      {
+        spec: (spec) => {
+          for (const set of CAPABILITY_SETS) spec.process.capabilities[set] = ['CAP_NET_RAW', 'CAP_CHOWN'];
+        },
+      },
+      ['no program has a capability'],
+    ],
+    [
+      'a root file system that can be written',
+      {
+        spec: (spec) => {
+          spec.root.readonly = false;
+        },
+      },
+      ['the root file system is read-only'],
+    ],
+    [
+      'a folder of the host',
+      {
+        spec: (spec) => {
+          spec.mounts.push({ destination: '/mnt', type: 'bind', source: folder, options: ['bind', 'ro'] });
+        },
+      },
+      ['nothing is mounted that is not its own'],
+    ],
+    [
+      'the network of the host',
+      {
+        spec: (spec) => {
+          spec.linux.namespaces = spec.linux.namespaces.filter(({ type }) => type !== 'network');
+        },
+        flags: (argv) => argv.map((flag) => (flag === '--network=none' ? '--network=host' : flag)),
+      },
+      ['there is no interface but loopback'],
+    ],
+    [
+      'no limits of a process',
+      {
+        spec: (spec) => {
+          spec.process.rlimits = [];
+        },
+      },
+      ['every limit of a process is set'],
+    ],
+    [
+      'a workspace of the host, without a size',
+      {
+        spec: (spec) => {
+          spec.annotations = {};
+        },
+      },
+      ['what can be written is bounded, and no folder of the host'],
+    ],
+    [
+      'the environment of the host',
+      { spec: (spec) => void spec.process.env.push('AWS_SECRET_ACCESS_KEY=x') },
+      ['no variable of the host is to be seen'],
+    ],
+  ])('find %s', async (_fault, faults, expected) => {
+    expect(await broken(faults)).toEqual(expected);
+  });
+
+  it('know the variables that every program has', () => {
+    const names = Object.keys(BASE_ENVIRONMENT).join('\n');
+    const check = ISOLATION_CHECKS.find(({ title }) => title.startsWith('no variable'));
+    expect(check?.holds(names)).toBe(true);
+  });
+});

@@ -1,0 +1,80 @@
+/** Makes and removes many sandboxes; what the agent and the machine hold afterwards is what they held before. */
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'vitest';
+import { cgroupsOf, processesOf } from './leftovers.ts';
+import { ORPHAN_GRACE_MS, type TestStack } from './stack.ts';
+import { until } from './until.ts';
+
+const AT_ONCE = 2;
+/** Sockets of the agent that are being closed or opened anew at the moment of counting. */
+const DESCRIPTOR_SLACK = 4;
+
+interface Holdings {
+  descriptors: number;
+  cgroups: number;
+  mounts: number;
+  folders: string[];
+  processes: number;
+}
+
+export async function churn(stack: TestStack, sandboxes: number): Promise<void> {
+  // The first ones fill caches and pools of connections.
+  await makeAndRemove(stack, AT_ONCE);
+  const before = await settledHoldings(stack);
+  await makeAndRemove(stack, sandboxes);
+  await until('what is held is as before', ORPHAN_GRACE_MS, async () => {
+    const now = await holdings(stack);
+    return isSame(now, before) ? true : undefined;
+  }).catch(async () => {
+    expect(await holdings(stack)).toEqual(before);
+  });
+}
+
+async function makeAndRemove(stack: TestStack, count: number): Promise<void> {
+  let left = count;
+  const worker = async (): Promise<void> => {
+    while (left > 0) {
+      left -= 1;
+      const session = await stack.open();
+      const ran = await session.sh('echo lived');
+      expect(ran.stdout).toBe('lived\n');
+      await session.delete();
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+}
+
+async function settledHoldings(stack: TestStack): Promise<Holdings> {
+  let last = await holdings(stack);
+  return until('what is held has settled', ORPHAN_GRACE_MS, async () => {
+    const now = await holdings(stack);
+    const isSettled = isSame(now, last);
+    last = now;
+    return isSettled ? now : undefined;
+  });
+}
+
+function isSame(now: Holdings, before: Holdings): boolean {
+  const { descriptors: _now, ...rest } = now;
+  const { descriptors: _before, ...restBefore } = before;
+  if (now.descriptors > before.descriptors + DESCRIPTOR_SLACK) return false;
+  return JSON.stringify(rest) === JSON.stringify(restBefore);
+}
+
+async function holdings(stack: TestStack): Promise<Holdings> {
+  const { stateDir } = stack.stack;
+  const hostDir = join(stateDir, 'host');
+  const mounts = await readFile(`/proc/${stack.hostAgentPid()}/mountinfo`, 'utf8');
+  return {
+    descriptors: (await readdir(`/proc/${stack.hostAgentPid()}/fd`)).length,
+    cgroups: (await cgroupsOf(stateDir)).length,
+    mounts: mounts.trim().split('\n').length,
+    folders: [
+      ...(await readdir(hostDir)),
+      ...(await readdir(join(hostDir, 'bundles'))),
+      ...(await readdir(join(hostDir, 'runsc-root'))),
+    ],
+    processes: (await processesOf(stateDir)).length,
+  };
+}

@@ -1,0 +1,136 @@
+/** A session's way out, through the whole road. */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startUpstream, type Upstream } from '../fixtures/upstream.ts';
+import type { SessionClient } from './client.ts';
+import { processesOfSandbox } from './leftovers.ts';
+import { useStack } from './stack.ts';
+import { until } from './until.ts';
+
+const SECRET = 'Bearer sk-fedcba9876543210';
+const FRAGMENT = 'fedcba9876543210';
+const PATIENCE_MS = 30_000;
+
+let upstream: Upstream;
+beforeAll(async () => {
+  upstream = await startUpstream();
+});
+afterAll(() => upstream[Symbol.asyncDispose]());
+
+const stack = useStack(() => ({
+  SANDGATE_EGRESS_ALLOW: `files.test:${upstream.port},*.example.com`,
+  SANDGATE_EGRESS_HOSTS: 'files.test=127.0.0.1,rebound.example.com=127.0.0.1',
+}));
+
+const network = () => ({
+  allow: [`files.test:${upstream.port}`, 'denied.example.com'],
+  inject: [{ host: 'files.test', header: 'authorization', secret: SECRET, tls: false }],
+});
+
+const url = (path: string): string => `http://files.test:${upstream.port}${path}`;
+
+async function fetched(session: SessionClient, address: string): Promise<string> {
+  const code = `
+import urllib.request, urllib.error
+try:
+    out = urllib.request.urlopen(${JSON.stringify(address)}, timeout=20).read().decode()
+except urllib.error.HTTPError as error:
+    out = f'{error.code} {error.reason}'
+except urllib.error.URLError as error:
+    out = f'{error.reason}'
+print(out)`;
+  return (await session.py(code, { timeoutMs: PATIENCE_MS })).stdout.trim();
+}
+
+describe('a session with a network', () => {
+  test('reaches its host with the header that it never sees', async () => {
+    const session = await stack().open({ network: network() });
+    expect(session.opened.network).toEqual({
+      allow: network().allow,
+      inject: [{ host: 'files.test', header: 'authorization', tls: false }],
+    });
+    expect(await fetched(session, url('/'))).toBe('hello');
+    expect(upstream.requests.at(-1)?.headers.authorization).toBe(SECRET);
+    expect(await fetched(session, 'http://evil.test/')).toBe(
+      '403 evil.test:80 is not in network.allow of this session',
+    );
+
+    const shown = await stack().api.request('GET', session.path);
+    const environment = await session.sh('env; cat /proc/*/environ | tr "\\0" "\\n"');
+    const receipts = await stack().api.request('GET', `${session.path}/receipts`);
+    for (const text of [shown.text, environment.stdout, receipts.text]) {
+      expect(text).not.toContain(FRAGMENT);
+      expect(text.length).toBeGreaterThan(100);
+    }
+    expect(environment.stdout).toContain('https_proxy=http://127.0.0.1:3128');
+
+    const log = await readFile(join(stack().stack.stateDir, 'logs/host-agent.log'), 'utf8');
+    expect(log).toContain('"event":"egress"');
+    expect(log).toContain('"reason":"not_listed"');
+    expect(log).not.toContain(FRAGMENT);
+    await session.delete();
+  });
+
+  test('keeps its way out when its sandbox is lost and another one takes its place', async () => {
+    const session = await stack().open({ network: network() });
+    const { sandbox_id: sandboxId } = await session.describe();
+    const processes = await processesOfSandbox(stack().stack.stateDir, sandboxId ?? '');
+    const sentry = processes.find(({ command }) => command.startsWith('runsc-sandbox'));
+    if (sentry === undefined) throw new Error(`no sentry of ${sandboxId}`);
+    process.kill(sentry.pid, 'SIGKILL');
+    await until('another sandbox answers', PATIENCE_MS, async () => {
+      const { status } = await session.sh('true', { timeoutMs: PATIENCE_MS });
+      return status === 'succeeded' ? true : undefined;
+    });
+    expect((await session.describe()).sandbox_id).not.toBe(sandboxId);
+    expect(await fetched(session, url('/'))).toBe('hello');
+    expect(upstream.requests.at(-1)?.headers.authorization).toBe(SECRET);
+    expect(await fetched(session, 'http://evil.test/')).toContain('403');
+    await session.delete();
+  });
+
+  test('in one call of its own', async () => {
+    const code = `import urllib.request; urllib.request.urlopen('${url('/')}').read().decode()`;
+    const answer = await stack().api.request('POST', '/v1/execute', {
+      body: { tool_name: 'python', arguments: { code }, network: network() },
+    });
+    expect(answer.text).toContain(`"value":"'hello'"`);
+  });
+
+  test('beyond what its host allows is not made, and is told so', async () => {
+    const answer = await stack().api.request('POST', '/v1/sessions', {
+      body: { network: { allow: ['pypi.org'] } },
+    });
+    expect(answer.status).toBe(422);
+    expect(JSON.parse(answer.text)).toMatchObject({
+      code: 'egress_refused',
+      detail: 'network.allow: pypi.org is beyond what this host allows',
+    });
+  });
+
+  test('that cannot be meant is refused with the path to it, and without the secret', async () => {
+    const bad = { allow: ['*.com'], inject: [{ host: 'a.test', header: 'host', secret: SECRET }] };
+    const answer = await stack().api.request('POST', '/v1/sessions', { body: { network: bad } });
+    expect(answer.status).toBe(400);
+    expect(answer.text).toContain('body.network.allow.0');
+    expect(answer.text).not.toContain(FRAGMENT);
+    const header = { host: 'files.test', header: 'x-key', secret: `${SECRET}\n` };
+    const badSecret = { ...network(), inject: [header] };
+    const refused = await stack().api.request('POST', '/v1/sessions', { body: { network: badSecret } });
+    expect(refused.status).toBe(400);
+    expect(refused.text).toContain('body.network.inject.0.secret');
+    expect(refused.text).not.toContain(FRAGMENT);
+  });
+});
+
+describe('a session without one', () => {
+  test('has no proxy', async () => {
+    const session = await stack().open();
+    expect(session.opened.network).toBeNull();
+    const seen = await session.sh('env | grep -i proxy; (exec 3<>/dev/tcp/127.0.0.1/3128) 2>&1');
+    expect(seen.stdout).toContain('Connection refused');
+    expect(seen.stdout).not.toContain('proxy=');
+    await session.delete();
+  });
+});

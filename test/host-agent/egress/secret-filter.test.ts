@@ -1,0 +1,48 @@
+import { describe, expect, test } from 'vitest';
+import { SecretFilter } from '../../../host-agent/egress/secret-filter.ts';
+
+const header = (secret: string) => ({ host: 'a.test', header: 'x-key', secret, tls: true });
+
+async function filtered(filter: SecretFilter, pieces: string[]): Promise<{ text: string; pieces: number }> {
+  const body = filter.body();
+  for (const piece of pieces) body.write(Buffer.from(piece, 'latin1'));
+  body.end();
+  const chunks: Buffer[] = [];
+  for await (const chunk of body) chunks.push(chunk);
+  return { text: Buffer.concat(chunks).toString('latin1'), pieces: chunks.length };
+}
+
+describe('a secret in what an upstream sends', () => {
+  const filter = new SecretFilter([header('Bearer sk-0123456789'), header('aaaaaaab')]);
+  const plain = 'x Bearer sk-0123456789 y aaaaaaaaaab z sk-01234567';
+  const hidden = 'x Bearer ************* y aaa******** z sk-01234567';
+
+  test('is hidden wherever it is cut, with every other byte as it was', async () => {
+    for (let at = 0; at <= plain.length; at++) {
+      expect((await filtered(filter, [plain.slice(0, at), plain.slice(at)])).text).toBe(hidden);
+    }
+    expect((await filtered(filter, plain.split(''))).text).toBe(hidden);
+  });
+
+  test('does not hold back what cannot be its beginning', async () => {
+    const body = filter.body();
+    body.write('data: one\n\n');
+    expect(String(body.read())).toBe('data: one\n\n');
+    body.write('data: sk-');
+    expect(String(body.read())).toBe('data: ');
+    body.write('other');
+    expect(String(body.read())).toBe('sk-other');
+  });
+
+  test('leaves bytes alone that are no text', async () => {
+    const bytes = Array.from({ length: 256 }, (_, byte) => String.fromCharCode(byte)).join('');
+    expect((await filtered(filter, [bytes, bytes])).text).toBe(bytes + bytes);
+  });
+
+  test('is hidden also when its words are short, or as one of several', () => {
+    expect(new SecretFilter([header('in words')]).hide('a in words one')).toBe('a ******** one');
+    const two = new SecretFilter([header('key=AAAAAAAAAA, sign=BBBBBBBBBB')]);
+    expect(two.hide('only sign=BBBBBBBBBB here')).toBe('only *************** here');
+    expect(new SecretFilter([]).isIdle).toBe(true);
+  });
+});

@@ -1,0 +1,136 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { Freezer, IDLE_MS } from '../../../host-agent/sandbox/freezer.ts';
+
+let quiet: boolean;
+let done: string[];
+let freezer: Freezer;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  quiet = true;
+  done = [];
+  freezer = new Freezer({
+    freeze: () => void done.push('freeze'),
+    thaw: () => void done.push('thaw'),
+    isQuiet: async () => quiet,
+  });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+describe('Freezer', () => {
+  it('freezes a sandbox without traffic and thaws it before the next frame', async () => {
+    freezer.touch();
+    await vi.advanceTimersByTimeAsync(IDLE_MS - 1);
+    expect(done).toEqual([]);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(done).toEqual(['freeze']);
+    freezer.touch();
+    expect(done).toEqual(['freeze', 'thaw']);
+    expect(freezer.frozen).toBe(false);
+    await vi.advanceTimersByTimeAsync(IDLE_MS);
+    expect(done).toEqual(['freeze', 'thaw', 'freeze']);
+  });
+
+  it('counts the silence from the last frame', async () => {
+    freezer.touch();
+    await vi.advanceTimersByTimeAsync(IDLE_MS / 2);
+    freezer.touch();
+    await vi.advanceTimersByTimeAsync(IDLE_MS - 1);
+    expect(done).toEqual([]);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(done).toEqual(['freeze']);
+  });
+
+  it('never freezes what is held, however often it is let go', async () => {
+    const first = freezer.hold();
+    const second = freezer.hold();
+    first();
+    first();
+    freezer.touch();
+    await vi.advanceTimersByTimeAsync(100 * IDLE_MS);
+    expect(done).toEqual([]);
+    second();
+    await vi.advanceTimersByTimeAsync(IDLE_MS);
+    expect(done).toEqual(['freeze']);
+  });
+
+  it('wakes what it holds', async () => {
+    freezer.touch();
+    await vi.advanceTimersByTimeAsync(IDLE_MS);
+    freezer.hold();
+    expect(done).toEqual(['freeze', 'thaw']);
+  });
+
+  it('leaves a sandbox with programs in the background alone, and looks again less and less often', async () => {
+    let looks = 0;
+    const busy = new Freezer({
+      freeze: () => void done.push('freeze'),
+      thaw: () => undefined,
+      isQuiet: async () => {
+        looks += 1;
+        return quiet;
+      },
+    });
+    quiet = false;
+    busy.touch();
+    await vi.advanceTimersByTimeAsync(300_000);
+    expect(looks).toBeGreaterThan(8);
+    expect(looks).toBeLessThan(20);
+    expect(done).toEqual([]);
+    quiet = true;
+    await vi.advanceTimersByTimeAsync(30_000);
+    expect(done).toEqual(['freeze']);
+  });
+
+  it('does not freeze on an answer that traffic has overtaken', async () => {
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const overtaken = new Freezer({
+      freeze: () => void done.push('freeze'),
+      thaw: () => undefined,
+      isQuiet: () => promise,
+    });
+    overtaken.touch();
+    await vi.advanceTimersByTimeAsync(IDLE_MS);
+    overtaken.touch();
+    resolve(true);
+    await vi.advanceTimersByTimeAsync(IDLE_MS - 1);
+    expect(done).toEqual([]);
+  });
+
+  it('does not freeze a sandbox that does not answer', async () => {
+    const silent = new Freezer({
+      freeze: () => void done.push('freeze'),
+      thaw: () => undefined,
+      isQuiet: () => Promise.reject(new Error('gone')),
+    });
+    silent.touch();
+    await vi.advanceTimersByTimeAsync(2 * IDLE_MS);
+    expect(done).toEqual([]);
+  });
+
+  it('leaves a sandbox awake that the kernel does not freeze', async () => {
+    const refused = new Freezer({
+      freeze: () => {
+        throw new Error('EIO');
+      },
+      thaw: () => void done.push('thaw'),
+      isQuiet: async () => true,
+    });
+    refused.touch();
+    await vi.advanceTimersByTimeAsync(IDLE_MS);
+    expect(done).toEqual(['thaw']);
+    expect(refused.frozen).toBe(false);
+  });
+
+  it('thaws for good when it is disposed of', async () => {
+    freezer.touch();
+    await vi.advanceTimersByTimeAsync(IDLE_MS);
+    freezer.dispose();
+    expect(done).toEqual(['freeze', 'thaw']);
+    freezer.touch();
+    await vi.advanceTimersByTimeAsync(10 * IDLE_MS);
+    expect(done).toEqual(['freeze', 'thaw']);
+  });
+});

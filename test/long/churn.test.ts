@@ -1,0 +1,11 @@
+import { test } from 'vitest';
+import { churn } from '../e2e/churn.ts';
+import { useStack } from '../e2e/stack.ts';
+
+const SANDBOXES = 300;
+/** Without a pool: what is made ahead comes and goes by itself. */
+const stack = useStack(() => ({ SANDGATE_POOL_CEILING: '0' }));
+
+test(`${SANDBOXES} sandboxes made and removed leave descriptors, control groups, mounts and folders as they were`, async () => {
+  await churn(stack(), SANDBOXES);
+}, 3_600_000);

@@ -1,0 +1,105 @@
+import { describe, expect, test } from 'vitest';
+import { stemOf } from '../../../worker/search/stem.ts';
+import { type IndexedTool, ToolIndex } from '../../../worker/search/tool-index.ts';
+import { wordsOf } from '../../../worker/search/words.ts';
+
+const everything = { limit: 10, accepts: () => true };
+
+function tool(name: string, description: string, more: Partial<IndexedTool> = {}): IndexedTool {
+  return { name, title: '', description, category: '', parameters: '', ...more };
+}
+
+function indexOf(tools: readonly IndexedTool[]): ToolIndex {
+  const index = new ToolIndex();
+  for (const one of tools) index.put(one.name, one);
+  return index;
+}
+
+const TOOLS = [
+  tool('getWeatherForecast', 'Weather of the next days at a place', { parameters: 'city name of the city' }),
+  tool('send_email', 'Sends a message to one or more recipients', { parameters: 'subject\nrecipients' }),
+  tool('calendar.create_event', 'Puts an event into the calendar'),
+  tool('filesystem_read', 'Reads a file from the disk'),
+  tool('currency-convert', 'Converts an amount of money between currencies', {
+    parameters: 'amount\nto_currency',
+  }),
+  tool('deleteUserAccount', 'Removes a user for good'),
+];
+const index = indexOf(TOOLS);
+const first = (query: string) => index.search(query, everything)[0]?.id;
+
+describe('a search', () => {
+  test.each([
+    ['the words of its name, however it is written', 'get weather forecast', 'getWeatherForecast'],
+    ['other forms of its words', 'converting currencies', 'currency-convert'],
+    ['words that say the same', 'mail somebody', 'send_email'],
+    ['words that say the same of what it does', 'erase an account', 'deleteUserAccount'],
+    ['a compound in two words', 'file system read', 'filesystem_read'],
+    ['two words written as one', 'createevent in the calendar', 'calendar.create_event'],
+    ['a misspelt word', 'wether forcast', 'getWeatherForecast'],
+    ['the names of its arguments', 'recipients and subject', 'send_email'],
+  ])('finds a tool by %s', (_, query, expected) => {
+    expect(first(query)).toBe(expected);
+  });
+
+  test.each(['', '   ', 'the of and', 'xqzzvw', '🙂', 'Ωμέγα'])(
+    'that fits nothing gives nothing: %j',
+    (query) => {
+      expect(index.search(query, everything)).toEqual([]);
+    },
+  );
+
+  test('looks only at what is accepted', () => {
+    const accepts = (id: string) => id !== 'getWeatherForecast';
+    const ids = index.search('weather forecast money', { limit: 10, accepts }).map(({ id }) => id);
+    expect(ids).toEqual(['currency-convert']);
+  });
+
+  test('gives the best first, and ties in the order of their names', () => {
+    const twins = indexOf([tool('b', 'same words'), tool('a', 'same words'), tool('c', 'same')]);
+    expect(twins.search('same words', everything).map(({ id }) => id)).toEqual(['a', 'b', 'c']);
+    expect(twins.search('same words', { ...everything, limit: 1 })).toHaveLength(1);
+  });
+});
+
+describe('a change', () => {
+  test('is found at once, and what was there before is not', () => {
+    const changing = indexOf(TOOLS);
+    changing.put('send_email', tool('send_email', 'Sends a parcel by post'));
+    expect(changing.search('parcel', everything).map(({ id }) => id)).toEqual(['send_email']);
+    expect(changing.search('recipients', everything)).toEqual([]);
+    changing.remove('send_email');
+    expect(changing.search('parcel', everything)).toEqual([]);
+    expect(changing.size).toBe(TOOLS.length - 1);
+  });
+
+  test('again and again leaves nothing behind', () => {
+    const changing = new ToolIndex();
+    for (let round = 0; round < 500; round += 1) changing.put('x', tool('x', `round${round} word`));
+    expect(changing.size).toBe(1);
+    expect(changing.search('word', everything)).toHaveLength(1);
+    expect(changing.search('round499', everything)).toHaveLength(1);
+  });
+});
+
+describe('words', () => {
+  test.each([
+    ['getUserHTTPUrl', ['get', 'user', 'http', 'url']],
+    ['get_user-http.url', ['get', 'user', 'http', 'url']],
+    ['v2Search3', ['v', '2', 'search', '3']],
+    ['Café del Mar', ['cafe', 'del', 'mar']],
+    ['天気予報', ['天気', '気予', '予報']],
+  ])('of %s', (text, expected) => {
+    expect(wordsOf(text)).toEqual(expected);
+  });
+
+  test.each([
+    ['convert', 'converts', 'converting', 'converted'],
+    ['city', 'cities'],
+    ['calculate', 'calculates', 'calculating', 'calculation', 'calculator'],
+    ['file', 'files'],
+    ['delete', 'deletes', 'deleting'],
+  ])('of one family have one stem: %s', (...words) => {
+    expect(new Set(words.map(stemOf)).size).toBe(1);
+  });
+});

@@ -1,0 +1,243 @@
+/** The tools of one tenant: registered, listed and searched here, away from the objects that calls go through. */
+import { DurableObject } from 'cloudflare:workers';
+import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import {
+  MAX_TOOL_VERSIONS,
+  MAX_TOOLS_OF_A_TENANT,
+  type RegisteredMany,
+  type RegisteredTool,
+  RegisteredToolSchema,
+  type RegisterTool,
+  scopesOfKind,
+} from '../../../shared/registered-tool.ts';
+import type { Env } from '../../env.ts';
+import { exportedNames, FUNCTION_NAMES, MCP_NAMES } from '../../formats/names.ts';
+import { ToolIndex } from '../../search/tool-index.ts';
+import { BUILT_IN_ENTRIES } from '../../tools/catalogue.ts';
+import { parametersText } from '../../tools/parameters-text.ts';
+import { type Guarded, isInCategory, mayUse } from '../../tools/policy.ts';
+import type {
+  CataloguePort,
+  ListedTools,
+  NameKind,
+  PutTool,
+  SearchHit,
+  StoredTool,
+  ToolFilter,
+} from './port.ts';
+import { CatalogueStore } from './store.ts';
+
+type Put = { tool: RegisteredTool; change: 'created' | 'replaced' | 'unchanged' };
+
+export class CatalogueObject extends DurableObject<Env> implements CataloguePort {
+  readonly #store: CatalogueStore;
+  /** Of the tools that can be called. Made from the rows when it is first asked for, and kept as they change. */
+  #guarded: Map<string, Guarded> | undefined;
+  #index: ToolIndex | undefined;
+  #count: number | undefined;
+
+  constructor(ctx: DurableObjectState, env: Env) {
+    super(ctx, env);
+    this.#store = new CatalogueStore(ctx.storage);
+  }
+
+  async put(
+    input: PutTool & { mode: 'create' | 'replace' },
+  ): Promise<Outcome<{ tool: RegisteredTool; isNew: boolean }>> {
+    const names = await namesOf(input.tool.name);
+    const put = this.#put(input, names, input.mode);
+    return put.ok ? success({ tool: put.value.tool, isNew: put.value.change === 'created' }) : put;
+  }
+
+  async putMany(inputs: PutTool[]): Promise<Outcome<RegisteredMany['tools']>> {
+    const names = await Promise.all(inputs.map(({ tool }) => namesOf(tool.name)));
+    const entries = inputs.map((input, index) => {
+      const { name } = input.tool;
+      const put = this.#put(input, names[index] ?? { functionName: name, mcpName: name }, 'replace');
+      if (!put.ok) return { name, status: 'refused' as const, reason: put.detail };
+      const { tool, change } = put.value;
+      return { name, status: tool.status === 'broken' ? ('broken' as const) : change, reason: tool.reason };
+    });
+    return success(entries);
+  }
+
+  /** Without a pause from the look to the write. */
+  #put(
+    { tool, credentials, fault }: PutTool,
+    names: { functionName: string; mcpName: string },
+    mode: 'create' | 'replace',
+  ): Outcome<Put> {
+    const known = this.#store.find(tool.name, 'name');
+    if (known === undefined && this.#total() >= MAX_TOOLS_OF_A_TENANT) {
+      return failure('quota_exceeded', `a tenant has at most ${MAX_TOOLS_OF_A_TENANT} tools`);
+    }
+    if (credentials === undefined && known?.sealedCredentials && originOf(known.tool) !== originOf(tool)) {
+      return failure('invalid_request', 'the credentials are not taken along to another host', {
+        violations: [
+          { path: 'body.credentials', expected: 'given again, or {}, for an address of another host' },
+        ],
+      });
+    }
+    const nowText = new Date().toISOString();
+    const versions = this.#store.versions(tool.name).map(({ version }) => version);
+    const sealed = credentials === undefined ? known?.sealedCredentials : credentials?.sealed;
+    const credentialNames =
+      credentials === undefined ? credentialNamesOf(known?.tool) : (credentials?.names ?? []);
+    const state = {
+      required_scopes: tool.required_scopes ?? scopesOfKind(tool),
+      status:
+        fault !== null ? ('broken' as const) : tool.disabled ? ('disabled' as const) : ('ready' as const),
+      reason: fault,
+      created_at: known?.tool.created_at ?? nowText,
+      updated_at: nowText,
+      versions: [tool.version, ...versions.filter((version) => version !== tool.version)].slice(
+        0,
+        MAX_TOOL_VERSIONS,
+      ),
+    };
+    // As it would be read again: then two that are the same are the same text.
+    const shown = RegisteredToolSchema.parse({ ...tool, ...state, credential_names: credentialNames });
+    if (known !== undefined && mode === 'create' && versions.includes(tool.version)) {
+      const isBare = credentials === undefined || (credentials === null && known.sealedCredentials === null);
+      if (isBare && isSame(shown, known.tool)) {
+        return success({ tool: known.tool, change: 'unchanged' });
+      }
+      return failure('tool_exists', `${tool.name} has a version ${tool.version} already`);
+    }
+    this.#store.put({ tool: shown, sealedCredentials: sealed ?? null, ...names }, MAX_TOOL_VERSIONS);
+    if (known === undefined) this.#count = this.#total() + 1;
+    this.#note(shown);
+    return success({ tool: shown, change: known === undefined ? 'created' : 'replaced' });
+  }
+
+  async get(name: string, version: string | null): Promise<Outcome<RegisteredTool>> {
+    const tool = version === null ? this.#store.find(name, 'name')?.tool : this.#store.version(name, version);
+    return tool === undefined ? failure('not_found', 'no such tool, or not yours') : success(tool);
+  }
+
+  async remove(name: string): Promise<Outcome<null>> {
+    if (!this.#store.remove(name)) return failure('not_found', 'no such tool, or not yours');
+    this.#count = undefined;
+    this.#index?.remove(name);
+    this.#guarded?.delete(name);
+    return success(null);
+  }
+
+  async find(names: string[], kind: NameKind): Promise<Outcome<StoredTool[]>> {
+    return success(names.flatMap((name) => this.#store.find(name, kind) ?? []));
+  }
+
+  async list({
+    scopes,
+    category,
+    order,
+    after,
+    limit,
+    maxCharacters,
+  }: ToolFilter & {
+    order: NameKind;
+    after: string | null;
+    limit: number;
+    maxCharacters: number;
+  }): Promise<Outcome<ListedTools>> {
+    const accepts = this.#filter({ scopes, category });
+    const tools: RegisteredTool[] = [];
+    let last = after ?? '';
+    let characters = 0;
+    for (const { key, name } of this.#store.keysAfter(last, order)) {
+      const tool = accepts(name) ? this.#store.find(name, 'name')?.tool : undefined;
+      if (tool === undefined) continue;
+      const length = JSON.stringify(tool).length;
+      if (tools.length >= limit || (tools.length > 0 && characters + length > maxCharacters)) {
+        return success({ tools, next: last });
+      }
+      tools.push(tool);
+      characters += length;
+      last = key;
+    }
+    return success({ tools, next: null });
+  }
+
+  async search({
+    scopes,
+    category,
+    query,
+    limit,
+  }: ToolFilter & { query: string; limit: number }): Promise<Outcome<SearchHit[]>> {
+    const hits = this.#searched().search(query, { limit, accepts: this.#filter({ scopes, category }) });
+    return success(
+      hits.map(({ id, score }) => ({ name: id, score, tool: this.#store.find(id, 'name')?.tool ?? null })),
+    );
+  }
+
+  /** The one rule of who sees what, for lists and searches alike. */
+  #filter({ scopes, category }: ToolFilter): (name: string) => boolean {
+    const rights = { scopes: new Set(scopes) };
+    const guarded = this.#guards();
+    return (name) => {
+      const guard = guarded.get(name);
+      if (guard === undefined || !mayUse(rights, guard)) return false;
+      return category === undefined || isInCategory(category, guard);
+    };
+  }
+
+  #guards(): Map<string, Guarded> {
+    if (this.#guarded !== undefined) return this.#guarded;
+    this.#guarded = new Map(
+      BUILT_IN_ENTRIES.map(({ name, scope, category }) => [name, { requiredScopes: [scope], category }]),
+    );
+    for (const { tool } of this.#store.all()) this.#note(tool);
+    return this.#guarded;
+  }
+
+  #searched(): ToolIndex {
+    if (this.#index !== undefined) return this.#index;
+    this.#index = new ToolIndex();
+    for (const tool of BUILT_IN_ENTRIES) {
+      this.#index.put(tool.name, { ...tool, parameters: parametersText(tool.inputSchema) });
+    }
+    for (const { tool } of this.#store.all()) this.#note(tool);
+    return this.#index;
+  }
+
+  /** Follows a change in what is in memory already. */
+  #note(tool: RegisteredTool): void {
+    const { name, description, category } = tool;
+    if (tool.status !== 'ready') {
+      this.#index?.remove(name);
+      this.#guarded?.delete(name);
+      return;
+    }
+    const parameters = parametersText(tool.input_schema);
+    this.#index?.put(name, { name, title: tool.title ?? '', description, category, parameters });
+    this.#guarded?.set(name, { requiredScopes: tool.required_scopes, category });
+  }
+
+  #total(): number {
+    this.#count ??= this.#store.count();
+    return this.#count;
+  }
+}
+
+async function namesOf(name: string): Promise<{ functionName: string; mcpName: string }> {
+  const [functions, mcp] = await Promise.all([
+    exportedNames([name], FUNCTION_NAMES),
+    exportedNames([name], MCP_NAMES),
+  ]);
+  return { functionName: functions.get(name) ?? name, mcpName: mcp.get(name) ?? name };
+}
+
+function credentialNamesOf(tool: RegisteredTool | undefined): string[] {
+  return tool?.kind === 'http' ? tool.credential_names : [];
+}
+
+/** Whom the credentials of a tool are for: its template has no placeholder there. */
+function originOf(tool: RegisteredTool | RegisterTool): string | undefined {
+  return tool.kind === 'http' ? URL.parse(tool.url.replaceAll(/\{[^{}]*\}/g, 'x'))?.origin : undefined;
+}
+
+/** But for when it was written. */
+function isSame(one: RegisteredTool, other: RegisteredTool): boolean {
+  const undated = (tool: RegisteredTool) => JSON.stringify({ ...tool, updated_at: '', versions: [] });
+  return undated(one) === undated(other);
+}

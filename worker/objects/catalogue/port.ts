@@ -1,0 +1,54 @@
+/** What others may ask of a tenant's catalogue. */
+import type { Outcome } from '../../../shared/errors.ts';
+import type { RegisteredMany, RegisteredTool, RegisterTool } from '../../../shared/registered-tool.ts';
+
+/** A definition without its secrets; `credentials` are sealed, undefined where they stay as they are. */
+export interface PutTool {
+  tool: RegisterTool;
+  credentials: { sealed: string; names: string[] } | null | undefined;
+  /** Why it cannot be called. */
+  fault: string | null;
+}
+
+/** A call needs the credentials too, and they leave the object for nothing else. */
+export interface StoredTool {
+  tool: RegisteredTool;
+  sealedCredentials: string | null;
+}
+
+export interface ListedTools {
+  tools: RegisteredTool[];
+  /** Key of the last one, where more may follow. */
+  next: string | null;
+}
+
+export interface ToolFilter {
+  scopes: string[];
+  category?: string | undefined;
+}
+
+/** The name itself, or what it is called in the lists of model APIs or of MCP. */
+export type NameKind = 'name' | 'function_name' | 'mcp_name';
+
+export interface SearchHit {
+  name: string;
+  score: number;
+  /** Null for a built-in tool. */
+  tool: RegisteredTool | null;
+}
+
+export interface CataloguePort {
+  /** `create`: a name that exists takes a new version only. `replace`: whatever was there. */
+  put(
+    input: PutTool & { mode: 'create' | 'replace' },
+  ): Promise<Outcome<{ tool: RegisteredTool; isNew: boolean }>>;
+  putMany(inputs: PutTool[]): Promise<Outcome<RegisteredMany['tools']>>;
+  get(name: string, version: string | null): Promise<Outcome<RegisteredTool>>;
+  remove(name: string): Promise<Outcome<null>>;
+  /** Those of the names that there are, whoever may use them. */
+  find(names: string[], kind: NameKind): Promise<Outcome<StoredTool[]>>;
+  list(
+    input: ToolFilter & { order: NameKind; after: string | null; limit: number; maxCharacters: number },
+  ): Promise<Outcome<ListedTools>>;
+  search(input: ToolFilter & { query: string; limit: number }): Promise<Outcome<SearchHit[]>>;
+}

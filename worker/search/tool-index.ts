@@ -1,0 +1,168 @@
+/**
+ * An index of tools by what they are called and say of themselves: BM25 over fields, filtered before it is ranked. It
+ * is a value of memory that follows each change; whoever has the tools makes it again.
+ */
+import { queryTerms } from './query.ts';
+import { type Hit, Ranking } from './ranking.ts';
+import { stemOf } from './stem.ts';
+import { trigramsOf, wordsOf } from './words.ts';
+
+export interface IndexedTool {
+  name: string;
+  title: string;
+  description: string;
+  category: string;
+  /** Names and descriptions of its arguments, one after the other. */
+  parameters: string;
+}
+
+/** What a word weighs in each field, and how much a long field thins it out. */
+const FIELDS = [
+  { weight: 1.5, thinning: 0.4 },
+  { weight: 1, thinning: 0.5 },
+  { weight: 0.35, thinning: 0.6 },
+  { weight: 0.2, thinning: 0 },
+] as const;
+const NAME = 0;
+const SATURATION = 1.2;
+/** Counts of a word in the fields share one number. */
+const BITS = 6;
+const MAX_COUNT = 2 ** BITS - 1;
+/** Share of removed tools at which the index is made anew. */
+const MAX_GONE_SHARE = 0.3;
+
+interface Postings {
+  slots: number[];
+  counts: number[];
+}
+
+export class ToolIndex {
+  #terms = new Map<string, Postings>();
+  #trigrams = new Map<string, string[]>();
+  #ids: (string | undefined)[] = [];
+  #lengths: number[][] = FIELDS.map(() => []);
+  #totals: number[] = FIELDS.map(() => 0);
+  readonly #slots = new Map<string, number>();
+  readonly #tools = new Map<string, IndexedTool>();
+
+  get size(): number {
+    return this.#slots.size;
+  }
+
+  /** Adds a tool, in the place of the one with the same id. */
+  put(id: string, tool: IndexedTool): void {
+    this.remove(id);
+    this.#tools.set(id, tool);
+    this.#write(id, tool);
+  }
+
+  remove(id: string): void {
+    const slot = this.#slots.get(id);
+    if (slot === undefined) return;
+    this.#slots.delete(id);
+    this.#tools.delete(id);
+    this.#ids[slot] = undefined;
+    for (const [field, lengths] of this.#lengths.entries()) {
+      this.#totals[field] = (this.#totals[field] ?? 0) - (lengths[slot] ?? 0);
+    }
+    if (this.#ids.length - this.#slots.size > Math.max(64, this.#ids.length * MAX_GONE_SHARE))
+      this.#compact();
+  }
+
+  /** Best first; only tools that are accepted are looked at. */
+  search(query: string, { limit, accepts }: { limit: number; accepts: (id: string) => boolean }): Hit[] {
+    const terms = queryTerms(query, {
+      isKnown: (term) => this.#terms.has(term),
+      similar: (word) => this.#similar(word),
+    });
+    const ranking = new Ranking(this.#ids, accepts);
+    for (const { alternatives, weight } of terms) {
+      for (const { term, share } of alternatives) this.#score(term, share * weight, ranking);
+      ranking.endTerm();
+    }
+    return ranking.best(limit, (slot) => this.#lengths[NAME]?.[slot] ?? 0);
+  }
+
+  #score(term: string, share: number, ranking: Ranking): void {
+    const postings = this.#terms.get(term);
+    if (postings === undefined) return;
+    const { slots, counts } = postings;
+    const documents = Math.max(this.#slots.size, slots.length);
+    const idf = Math.log(1 + (documents - slots.length + 0.5) / (slots.length + 0.5));
+    const averages = this.#totals.map((total) => total / Math.max(1, this.#slots.size) || 1);
+    for (let at = 0; at < slots.length; at += 1) {
+      const slot = slots[at] ?? 0;
+      if (!ranking.takes(slot)) continue;
+      const packed = counts[at] ?? 0;
+      let frequency = 0;
+      for (let field = 0; field < FIELDS.length; field += 1) {
+        const count = (packed >> (field * BITS)) & MAX_COUNT;
+        if (count === 0) continue;
+        const { weight, thinning } = FIELDS[field] ?? FIELDS[NAME];
+        const length = (this.#lengths[field]?.[slot] ?? 0) / (averages[field] ?? 1);
+        frequency += (weight * count) / (1 - thinning + thinning * length);
+      }
+      const score = (share * idf * frequency * (SATURATION + 1)) / (SATURATION + frequency);
+      ranking.found(slot, score, (packed & MAX_COUNT) > 0);
+    }
+  }
+
+  /** Words of the index that look like one that it does not have. */
+  #similar(word: string): { term: string; likeness: number }[] {
+    const parts = trigramsOf(word);
+    const shared = new Map<string, number>();
+    for (const part of new Set(parts)) {
+      for (const term of this.#trigrams.get(part) ?? []) shared.set(term, (shared.get(term) ?? 0) + 1);
+    }
+    return [...shared].map(([term, count]) => ({
+      term,
+      likeness: (2 * count) / (parts.length + trigramsOf(term).length),
+    }));
+  }
+
+  #write(id: string, tool: IndexedTool): void {
+    const slot = this.#ids.length;
+    this.#ids.push(id);
+    this.#slots.set(id, slot);
+    const texts = [tool.name, `${tool.title} ${tool.description}`, tool.parameters, tool.category];
+    const counted = new Map<string, number>();
+    for (const [field, text] of texts.entries()) {
+      const words = wordsOf(text);
+      this.#lengths[field]?.push(words.length);
+      this.#totals[field] = (this.#totals[field] ?? 0) + words.length;
+      for (const word of words) {
+        const term = stemOf(word);
+        const packed = counted.get(term) ?? 0;
+        const count = (packed >> (field * BITS)) & MAX_COUNT;
+        if (count < MAX_COUNT) counted.set(term, packed + 2 ** (field * BITS));
+      }
+    }
+    for (const [term, packed] of counted) {
+      const postings = this.#terms.get(term) ?? this.#newTerm(term);
+      postings.slots.push(slot);
+      postings.counts.push(packed);
+    }
+  }
+
+  #newTerm(term: string): Postings {
+    const postings = { slots: [], counts: [] };
+    this.#terms.set(term, postings);
+    for (const part of new Set(trigramsOf(term))) {
+      const known = this.#trigrams.get(part);
+      if (known === undefined) this.#trigrams.set(part, [term]);
+      else known.push(term);
+    }
+    return postings;
+  }
+
+  #compact(): void {
+    const tools = [...this.#tools];
+    this.#terms = new Map();
+    this.#trigrams = new Map();
+    this.#ids = [];
+    this.#lengths = FIELDS.map(() => []);
+    this.#totals = FIELDS.map(() => 0);
+    this.#slots.clear();
+    for (const [id, tool] of tools) this.#write(id, tool);
+  }
+}

@@ -1,0 +1,127 @@
+/** Makes the request of an HTTP tool: bounded in time, size and hops, and without a trace of its credentials. */
+import { toBase64 } from '../../../shared/encoding.ts';
+import type { ProgramError, RichResult } from '../../../shared/execution.ts';
+import type { TerminalStatus } from '../../../shared/lifecycle.ts';
+import { readBounded } from '../../identity/read-bounded.ts';
+import { parseStrictJson } from '../../json/strict-json.ts';
+import { type AddressRules, addressFault } from './address.ts';
+import type { ToolRequest } from './request.ts';
+
+const MAX_HOPS = 3;
+const MAX_ANSWER_BYTES = 1024 * 1024;
+const BOUNDS = { maxDepth: 64, maxValues: 100_000 };
+/** A shorter one would be found in texts that have nothing to do with it. */
+const MIN_SECRET_CHARACTERS = 6;
+const FIRST_ERROR_STATUS = 400;
+
+export interface HttpOutcome {
+  status: TerminalStatus;
+  text: string;
+  structured: unknown;
+  results: RichResult[];
+  error: ProgramError | null;
+}
+
+export interface HttpCall {
+  request: ToolRequest;
+  credentials: Record<string, string>;
+  rules: AddressRules;
+  timeoutMs: number;
+  signal: AbortSignal;
+}
+
+export async function performHttp(call: HttpCall): Promise<HttpOutcome> {
+  const deadline = AbortSignal.timeout(call.timeoutMs);
+  const signal = AbortSignal.any([deadline, call.signal]);
+  try {
+    const answered = await follow(call, signal);
+    return answered instanceof Response ? await outcomeOf(answered, call) : answered;
+  } catch {
+    // The reason may name addresses that are nobody's business.
+    if (deadline.aborted) return ended('timeout');
+    if (call.signal.aborted) return ended('interrupted');
+    return failed('NetworkError', 'the request could not be made, or its answer was cut');
+  }
+}
+
+async function follow(call: HttpCall, signal: AbortSignal): Promise<Response | HttpOutcome> {
+  const { request, credentials, rules } = call;
+  let { url } = request;
+  for (let hop = 0; ; hop += 1) {
+    const fault = addressFault(url, rules);
+    if (fault !== undefined)
+      return failed('AddressRefused', `the tool led to an address that is not ${fault}`);
+    const isFirstOrigin = url.origin === request.url.origin;
+    const response = await fetch(url.href, {
+      method: request.method,
+      headers: { ...request.headers, ...(isFirstOrigin ? credentials : {}) },
+      body: request.body,
+      redirect: 'manual',
+      signal,
+    });
+    const location = isRedirect(response.status) ? response.headers.get('location') : null;
+    if (location === null) return response;
+    await response.body?.cancel();
+    const next = URL.parse(location, url.href);
+    // A request with a body is not sent again to wherever its answer says.
+    if (request.method !== 'GET' || next === null || hop === MAX_HOPS) {
+      return failed('RedirectRefused', `the tool was answered ${response.status} with another address`);
+    }
+    url = next;
+  }
+}
+
+function isRedirect(status: number): boolean {
+  return [301, 302, 303, 307, 308].includes(status);
+}
+
+async function outcomeOf(response: Response, { credentials }: HttpCall): Promise<HttpOutcome> {
+  const bytes = await readBounded(response.body, MAX_ANSWER_BYTES);
+  if (bytes === undefined) return failed('AnswerTooLarge', `the answer is over ${MAX_ANSWER_BYTES} bytes`);
+  const mime = response.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase() ?? '';
+  const content = contentOf(bytes, mime, credentials);
+  if (response.status < FIRST_ERROR_STATUS) return { ...ended('succeeded'), ...content };
+  const error = { name: 'HttpError', message: `the tool was answered ${response.status}`, traceback: '' };
+  return { ...ended('failed'), ...content, error };
+}
+
+type Content = Pick<HttpOutcome, 'text' | 'structured' | 'results'>;
+
+function contentOf(bytes: Uint8Array, mime: string, credentials: Record<string, string>): Content {
+  const text = decoded(bytes);
+  if (text === undefined)
+    return { text: '', structured: null, results: [{ mime: mime || BYTES, data: toBase64(bytes) }] };
+  const shown = redacted(text, credentials);
+  const isJson = mime === 'application/json' || mime.endsWith('+json');
+  const parsed = isJson ? parseStrictJson(shown, BOUNDS) : undefined;
+  // What would not survive as data, such as an integer beyond 2^53, stays the text that it is.
+  return parsed?.ok === true
+    ? { text: '', structured: parsed.value, results: [] }
+    : { text: shown, structured: null, results: [] };
+}
+
+const BYTES = 'application/octet-stream';
+
+function decoded(bytes: Uint8Array): string | undefined {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: false }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Some services repeat what they were sent. */
+function redacted(text: string, credentials: Record<string, string>): string {
+  const secrets = Object.values(credentials).flatMap((value) => [value, value.replace(/^\S+ /, '')]);
+  return secrets
+    .filter((secret) => secret.length >= MIN_SECRET_CHARACTERS)
+    .reduce((shown, secret) => shown.replaceAll(secret, '[credential]'), text);
+}
+
+function ended(status: TerminalStatus): HttpOutcome {
+  return { status, text: '', structured: null, results: [], error: null };
+}
+
+function failed(name: string, message: string): HttpOutcome {
+  return { ...ended('failed'), error: { name, message, traceback: '' } };
+}

@@ -1,0 +1,58 @@
+/** Pages of the tools that a caller may call: the built-in ones first, then the registered ones by name. */
+import { fromBase64Url, toBase64Url, utf8 } from '../../shared/encoding.ts';
+import type { Env } from '../env.ts';
+import type { TenantPrincipal } from '../identity/principal.ts';
+import { invalid } from '../middleware/body.ts';
+import { unwrap } from '../middleware/refusal.ts';
+import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
+import { callableTools } from './catalogue.ts';
+import type { ToolDefinition } from './definition.ts';
+import { isInCategory } from './policy.ts';
+import { definitionOf } from './registered.ts';
+
+export const TOOL_LIST_LIMITS = { default: 200, max: 1_000 } as const;
+/** Schemas may be large: a page stays under a megabyte, whatever is in it. */
+const MAX_PAGE_CHARACTERS = 768 * 1024;
+
+export interface ToolPage {
+  tools: ToolDefinition[];
+  nextCursor: string | null;
+}
+
+export async function toolPage(
+  { env, principal }: { env: Env; principal: TenantPrincipal },
+  query: { category?: string | undefined; cursor?: string | undefined; limit: number },
+): Promise<ToolPage> {
+  const { category, cursor, limit } = query;
+  const after = cursor === undefined ? undefined : nameIn(cursor);
+  const builtIn = after === undefined ? callableTools(principal) : [];
+  const first = builtIn.filter((tool) => category === undefined || isInCategory(category, tool));
+  // A page has at least one registered tool, or the walk would not go on.
+  const room = Math.max(1, limit - first.length);
+  const listed = unwrap(
+    await catalogueCalls(env, principal.tenant)(
+      (stub) =>
+        stub.list({
+          scopes: [...principal.scopes],
+          category,
+          order: 'name',
+          after: after ?? null,
+          limit: room,
+          maxCharacters: MAX_PAGE_CHARACTERS,
+        }),
+      SAFE,
+    ),
+  );
+  return {
+    tools: [...first, ...listed.tools.map(definitionOf)],
+    nextCursor: listed.next === null ? null : toBase64Url(utf8(listed.next)),
+  };
+}
+
+function nameIn(cursor: string): string {
+  const bytes = fromBase64Url(cursor);
+  if (bytes === undefined) {
+    throw invalid([{ path: 'query.cursor', expected: 'next_cursor of a former answer' }]);
+  }
+  return new TextDecoder().decode(bytes);
+}

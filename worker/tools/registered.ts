@@ -1,0 +1,51 @@
+/** Registered tools as definitions, and what is wrong with one. */
+import type { RegisteredTool, RegisterTool } from '../../shared/registered-tool.ts';
+import { compileSchema, schemaViolations } from '../schema/compile.ts';
+import type { ToolDefinition } from './definition.ts';
+
+export function definitionOf(tool: RegisteredTool): ToolDefinition {
+  const effects = new Set(tool.side_effects);
+  const writes = effects.has('write');
+  return {
+    name: tool.name,
+    title: tool.title ?? tool.name,
+    description: tool.description,
+    category: tool.category,
+    inputSchema: tool.input_schema,
+    outputSchema: tool.output_schema,
+    effects: {
+      readOnly: effects.has('read') && !writes,
+      destructive: writes,
+      idempotent: effects.has('idempotent'),
+      openWorld: tool.kind !== 'code',
+    },
+  };
+}
+
+export interface ToolFault {
+  path: string;
+  expected: string;
+}
+
+/** The first thing for which the tool could not be called. */
+export function faultOf(tool: RegisterTool): ToolFault | undefined {
+  const schemas = { input_schema: tool.input_schema, output_schema: tool.output_schema };
+  for (const [field, schema] of Object.entries(schemas)) {
+    const fault = schema === undefined ? undefined : schemaFault(schema, field);
+    if (fault !== undefined) return fault;
+  }
+  const { type } = tool.input_schema;
+  if (type !== undefined && type !== 'object' && !(Array.isArray(type) && type.includes('object'))) {
+    return { path: 'input_schema.type', expected: 'object: arguments are one' };
+  }
+  return undefined;
+}
+
+function schemaFault(schema: unknown, field: string): ToolFault | undefined {
+  const compiled = compileSchema(schema);
+  if (!compiled.ok)
+    return { path: `${field}${compiled.pointer.replaceAll('/', '.')}`, expected: compiled.expected };
+  const checked = schemaViolations(schema, field);
+  if (!checked.ok) return { path: field, expected: `a schema that can be checked: ${checked.reason}` };
+  return checked.violations[0];
+}

@@ -1,0 +1,172 @@
+/** From the call that a caller makes to what runs: which tool, whether this caller may, whether its arguments fit. */
+import { failure } from '../../shared/errors.ts';
+import type { Execute, Execution } from '../../shared/execution.ts';
+import { DEFAULT_TIMEOUT_MS } from '../../shared/limits.ts';
+import type { RegisteredTool } from '../../shared/registered-tool.ts';
+import { ToolNameSchema } from '../../shared/tool.ts';
+import type { Env } from '../env.ts';
+import { requireScopes } from '../middleware/authentication.ts';
+import { invalid } from '../middleware/body.ts';
+import { Refusal, unwrap } from '../middleware/refusal.ts';
+import type { NameKind, StoredTool } from '../objects/catalogue/port.ts';
+import type { CalledAs } from '../objects/session/records.ts';
+import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
+import { compileSchema } from '../schema/compile.ts';
+import { type CallContext, type CallPlace, checkCall, requireFit, toolNotFound } from './check-call.ts';
+import { codeCell } from './code-cell.ts';
+import { openCredentials } from './credentials.ts';
+import { type EdgeCallIds, edgeExecutionBegun, edgeExecutionEnded } from './edge-execution.ts';
+import { performHttp } from './http/perform.ts';
+import { toolRequest } from './http/request.ts';
+import { mayUse } from './policy.ts';
+
+export interface ResolveContext extends CallContext {
+  env: Env;
+  receivedMs: number;
+}
+
+type Call = Pick<Execute, 'tool_name' | 'arguments'> & { timeout_ms?: number };
+
+export interface EdgePerformance {
+  timeoutMs: number;
+  /** The call as it stands before it is made. */
+  begun: (ids: EdgeCallIds) => Execution;
+  run: (ids: EdgeCallIds, signal: AbortSignal) => Promise<Execution>;
+}
+
+export interface ResolvedCall<C extends Call> {
+  /** What the session is asked to run. */
+  call: C;
+  calledAs: CalledAs | null;
+  /** It runs here instead: it needs no sandbox. */
+  performance?: EdgePerformance;
+  /** The result as the tool promises it, or said to be otherwise. */
+  finish: (execution: Execution) => Execution;
+}
+
+const asItIs = (execution: Execution) => execution;
+
+export async function resolveCall<C extends Call>(
+  context: ResolveContext,
+  call: C,
+  place: CallPlace = {},
+): Promise<ResolvedCall<C>> {
+  if (ToolNameSchema.safeParse(call.tool_name).success) {
+    return { call: checkCall(context, call, place), calledAs: null, finish: asItIs };
+  }
+  const [stored] = await storedTools(context, [call.tool_name], 'name');
+  return resolveStored(context, { call, stored }, place);
+}
+
+/** Tools by any of their names, whoever may use them: `resolveStored` decides. */
+export async function storedTools(
+  { env, principal }: Pick<ResolveContext, 'env' | 'principal'>,
+  names: string[],
+  kind: NameKind,
+): Promise<StoredTool[]> {
+  if (names.length === 0) return [];
+  return unwrap(await catalogueCalls(env, principal.tenant)((stub) => stub.find(names, kind), SAFE));
+}
+
+export function resolveStored<C extends Call>(
+  context: ResolveContext,
+  { call, stored }: { call: C; stored: StoredTool | undefined },
+  { scopes = [], root = 'body.' }: CallPlace = {},
+): ResolvedCall<C> {
+  // A tool that the caller may not use answers like a missing one.
+  if (stored === undefined || !mayUse(context.principal, guardOf(stored.tool))) {
+    throw toolNotFound(context.principal, call.tool_name, root);
+  }
+  const { tool } = stored;
+  requireScopes(context.principal, scopes, context.configuration);
+  requireUsable(tool);
+  const path = `${root}arguments`;
+  requireValid(tool, call.arguments, path);
+  const timeoutMs = call.timeout_ms ?? DEFAULT_TIMEOUT_MS;
+  const timed = { ...call, timeout_ms: timeoutMs === DEFAULT_TIMEOUT_MS ? tool.timeout_ms : timeoutMs };
+  const calledAs = { name: tool.name, version: tool.version };
+  const finish = (execution: Execution) => finished(tool, execution);
+  if (tool.kind === 'http') {
+    return {
+      call: timed,
+      calledAs,
+      finish,
+      performance: performanceOf(context, { stored, call: timed, path }),
+    };
+  }
+  if (tool.kind !== 'code')
+    throw new Refusal(failure('tool_unavailable', `${tool.name} is executed by its caller`));
+  const cell = codeCell(tool, call.arguments);
+  requireFit({ code: cell.code }, path);
+  return { call: { ...timed, tool_name: cell.tool, arguments: { code: cell.code } }, calledAs, finish };
+}
+
+function guardOf(tool: RegisteredTool) {
+  return { requiredScopes: tool.required_scopes, category: tool.category };
+}
+
+function requireUsable(tool: RegisteredTool): void {
+  if (tool.status === 'broken') {
+    throw new Refusal(failure('tool_unavailable', `${tool.name} is broken: ${tool.reason ?? 'unknown'}`));
+  }
+  if (tool.status === 'disabled') throw new Refusal(failure('tool_unavailable', `${tool.name} is disabled`));
+  if (tool.approval === 'required') {
+    throw new Refusal(failure('approval_required', `${tool.name} needs an approval for each call`));
+  }
+}
+
+function requireValid(tool: RegisteredTool, args: Record<string, unknown>, path: string): void {
+  const compiled = compileSchema(tool.input_schema);
+  if (!compiled.ok)
+    throw new Refusal(failure('tool_unavailable', `${tool.name} is broken: ${compiled.expected}`));
+  const checked = compiled.schema.check(args, path);
+  if (!checked.ok) {
+    throw new Refusal(
+      failure('invalid_request', `${path}: the schema of ${tool.name} cannot be followed: ${checked.reason}`),
+    );
+  }
+  if (checked.violations.length > 0) throw invalid(checked.violations);
+}
+
+function performanceOf(
+  { configuration, principal, receivedMs }: ResolveContext,
+  { stored, call, path }: { stored: StoredTool; call: Call & { timeout_ms: number }; path: string },
+): EdgePerformance {
+  const { tool, sealedCredentials } = stored;
+  if (tool.kind !== 'http') throw new Error('only HTTP tools are performed at the edge');
+  const built = toolRequest(tool, call.arguments);
+  if (!built.ok) throw invalid([{ path: `${path}.${built.name}`, expected: built.expected }]);
+  const owner = { tenant: principal.tenant, tool: tool.name };
+  const rules = { ownOrigin: configuration.origin, allowedOrigins: configuration.httpToolOrigins };
+  const factsOf = (ids: EdgeCallIds) => ({ ...ids, toolName: tool.name, receivedMs, startedMs: Date.now() });
+  return {
+    timeoutMs: call.timeout_ms,
+    begun: (ids) => edgeExecutionBegun(factsOf(ids)),
+    run: async (ids, signal) => {
+      const facts = factsOf(ids);
+      const credentials =
+        sealedCredentials === null
+          ? {}
+          : await openCredentials(configuration.credentialsKey, owner, sealedCredentials);
+      const about = { request: built.request, credentials, rules, timeoutMs: call.timeout_ms, signal };
+      return edgeExecutionEnded(facts, await performHttp(about));
+    },
+  };
+}
+
+/** A tool that says what it gives, and gives something else, has failed: whoever reads on by its schema would stumble. */
+function finished(tool: RegisteredTool, execution: Execution): Execution {
+  if (tool.output_schema === undefined || execution.status !== 'succeeded') return execution;
+  const compiled = compileSchema(tool.output_schema);
+  const checked = compiled.ok ? compiled.schema.check(execution.structured ?? null, 'structured') : undefined;
+  if (checked?.ok === true && checked.violations.length === 0) return execution;
+  const violation = checked?.ok === true ? checked.violations[0] : undefined;
+  const detail =
+    violation === undefined ? 'it cannot be checked' : `${violation.path}: expected ${violation.expected}`;
+  const error = {
+    name: 'OutputMismatch',
+    message: `the output does not fit the schema: ${detail}`,
+    traceback: '',
+  };
+  return { ...execution, status: 'failed', error };
+}
