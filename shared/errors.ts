@@ -44,6 +44,7 @@ export const ERRORS = {
     retryable: true,
     reason: 'the session is not in a state that runs calls',
   },
+  session_failed: { status: 409, retryable: false, reason: 'the session has failed and runs nothing more' },
   session_deleted: { status: 410, retryable: false, reason: 'the session was deleted' },
   execution_not_running: { status: 409, retryable: false, reason: 'the execution is not running' },
   receipt_pending: { status: 409, retryable: true, reason: 'the execution has no receipt yet' },

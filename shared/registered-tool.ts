@@ -4,6 +4,8 @@ import { DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS } from './limits.ts';
 import { ToolNameSchema } from './tool.ts';
 
 export const MAX_TOOLS_OF_A_TENANT = 10_000;
+/** Of all their definitions as JSON: they are searched in memory. */
+export const MAX_TOOL_CHARACTERS_OF_A_TENANT = 32 * 1024 * 1024;
 export const MAX_TOOLS_AT_ONCE = 500;
 export const MAX_TOOL_VERSIONS = 10;
 export const MAX_TOOL_SCHEMA_CHARACTERS = 65_536;

@@ -12,8 +12,14 @@ const MIN_WORD_CHARS = 8;
 function needlesOf(inject: readonly InjectedHeader[]): string[] {
   return inject.flatMap(({ secret }) => {
     const words = secret.split(/[\s,;]+/).filter((word) => word.length >= MIN_WORD_CHARS);
-    return words.length > 0 ? words : [secret];
+    return (words.length > 0 ? words : [secret]).flatMap(spellingsOf);
   });
+}
+
+/** As it is, and as JSON writes it: some writers put a backslash before each slash. */
+function spellingsOf(word: string): string[] {
+  const escaped = JSON.stringify(word).slice(1, -1);
+  return [...new Set([word, escaped, escaped.replaceAll('/', '\\/')])];
 }
 
 export class SecretFilter {

@@ -5,6 +5,7 @@ import type { LogEvent, Process, ProgramRequest, Waited } from '../../shared/pro
 import type { Piece } from '../sandbox/programs/output-ring.ts';
 import type { Gap, Program, SandboxPrograms } from '../sandbox/programs/port.ts';
 import { NOTHING, type OperationEnd, type ProgramPlace, type ProgramRequestOf, STREAM } from './operation.ts';
+import { outputBatches } from './output-batches.ts';
 import { attachTerminal } from './terminal-operation.ts';
 
 /** Longer lines are looked at in parts. */
@@ -81,18 +82,20 @@ async function logs(request: ProgramRequestOf<'process_logs'>, place: ProgramPla
   const until = follow ? Number.POSITIVE_INFINITY : process.endOffset;
   const from = after ?? process.startOffset;
   if (from < until || follow) {
-    for await (const item of process.follow(from, place.signal)) {
-      if ('gap' in item || stream === null || item.stream === stream) await say(place, logEvent(item));
-      if ('bytes' in item && item.offset + item.bytes.length >= until) break;
+    for await (const batch of outputBatches(process, from, place.signal)) {
+      const wanted = batch.filter((item) => 'gap' in item || stream === null || item.stream === stream);
+      await say(place, wanted.map(logEvent));
+      const last = batch.at(-1);
+      if (last !== undefined && 'bytes' in last && last.offset + last.bytes.length >= until) break;
     }
   }
   const { end } = process;
-  if (end !== undefined) await say(place, { type: 'exit', exit_code: end.exitCode, signal: end.signal });
+  if (end !== undefined) await say(place, [{ type: 'exit', exit_code: end.exitCode, signal: end.signal }]);
   return success({ ...NOTHING, bytes: place.outgoing.bytes });
 }
 
-function say({ outgoing }: ProgramPlace, event: LogEvent): Promise<void> {
-  return outgoing.push(utf8(`${JSON.stringify(event)}\n`));
+function say({ outgoing }: ProgramPlace, events: readonly LogEvent[]): Promise<void> {
+  return outgoing.push(utf8(events.map((event) => `${JSON.stringify(event)}\n`).join('')));
 }
 
 const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -159,8 +162,11 @@ async function firstLine(
       continue;
     }
     const lines = (begun[item.stream] + decoder.decode(item.bytes)).split('\n');
-    begun[item.stream] = (lines.pop() ?? '').slice(-MAX_LINE_CHARACTERS);
-    const found = lines.find((line) => line.includes(text));
+    const rest = lines.pop() ?? '';
+    // Of a line that is too long, what goes is looked at before it does.
+    const isLong = rest.length > MAX_LINE_CHARACTERS;
+    begun[item.stream] = isLong ? rest.slice(-MAX_LINE_CHARACTERS) : rest;
+    const found = [...lines, ...(isLong ? [rest] : [])].find((line) => line.includes(text));
     if (found !== undefined) return found.slice(0, MAX_LINE_CHARACTERS);
   }
   const last = [begun.stdout, begun.stderr].find((line) => line.includes(text));

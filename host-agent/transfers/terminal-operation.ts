@@ -12,6 +12,7 @@ import {
 } from '../../shared/program.ts';
 import type { Terminal } from '../sandbox/programs/port.ts';
 import { NOTHING, type OperationEnd, type ProgramPlace, type ProgramRequestOf, STREAM } from './operation.ts';
+import { outputBatches } from './output-batches.ts';
 
 const DEFAULT_SIZE = { rows: 24, cols: 80 };
 
@@ -58,9 +59,17 @@ async function giveOutput(
   const offset = Math.max(from, terminal.startOffset);
   await say({ type: 'ready', terminal_id: terminal.id, offset });
   if (offset > from) await say({ type: 'gap', from, to: offset });
-  for await (const item of terminal.follow(offset, signal)) {
-    if ('gap' in item) await say({ type: 'gap', ...item.gap });
-    else await giveBytes(item.bytes, outgoing);
+  for await (const batch of outputBatches(terminal, offset, signal)) {
+    let bytes: Uint8Array[] = [];
+    for (const item of batch) {
+      if ('bytes' in item) bytes.push(item.bytes);
+      else {
+        await giveBytes(Buffer.concat(bytes), outgoing);
+        bytes = [];
+        await say({ type: 'gap', ...item.gap });
+      }
+    }
+    await giveBytes(Buffer.concat(bytes), outgoing);
   }
   const { end } = terminal;
   if (end !== undefined && !signal.aborted)

@@ -74,7 +74,7 @@ describe('a terminal', { timeout: TIMEOUT_MS }, () => {
     await terminal.shows('lines\r\nlines');
     terminal.type('\x1a');
     await terminal.shows('Stopped');
-    terminal.type('kill -9 %1; jobs\r');
+    terminal.type('kill -9 %1; while jobs %1; do sleep 0.05; done\r');
     await terminal.shows('Killed');
     await ended(terminal);
   });

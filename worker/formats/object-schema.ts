@@ -56,8 +56,10 @@ function partsOf(root: JsonSchema, source: JsonSchema): JsonSchema[] {
   return resolvedAll(schemasIn(root.allOf), source);
 }
 
+/** Each once: a thousand references to one schema say no more than one of them. */
 function resolvedAll(schemas: readonly JsonSchema[], source: JsonSchema): JsonSchema[] {
-  return schemas.map((schema) => resolved(schema, source)).filter((schema) => schema !== undefined);
+  const targets = new Set(schemas.map((schema) => resolved(schema, source)));
+  return [...targets].filter((schema) => schema !== undefined);
 }
 
 /** Of an object that must be like all of them, or like one of them. */
@@ -65,7 +67,9 @@ function merged(parts: readonly JsonSchema[], rule: 'all' | 'one'): Members {
   const properties = new Map<string, JsonSchema[]>();
   for (const part of parts) {
     for (const [name, schema] of propertiesOf(part)) {
-      properties.set(name, [...(properties.get(name) ?? []), schema]);
+      const known = properties.get(name);
+      if (known === undefined) properties.set(name, [schema]);
+      else known.push(schema);
     }
   }
   const required = parts.map(requiredOf);
@@ -95,24 +99,29 @@ function constantsOf(schema: JsonSchema): unknown[] | undefined {
 
 function withAlternatives(base: Members, alternatives: readonly JsonSchema[]): Members {
   const union = merged(alternatives, 'one');
-  const selector = selectorOf(alternatives);
+  const each = alternatives.map((one) => ({ properties: propertiesOf(one), required: requiredOf(one) }));
+  const selector = selectorOf(each);
   const properties = new Map(base.properties);
   for (const [name, schema] of union.properties) {
     if (properties.has(name)) continue;
     properties.set(
       name,
-      selector === undefined ? schema : described(name, schema, { selector, alternatives }),
+      selector === undefined ? schema : described(name, schema, { selector, alternatives: each }),
     );
   }
   return { properties, required: new Set([...base.required, ...union.required]) };
 }
 
+interface Alternative {
+  properties: ReadonlyMap<string, JsonSchema>;
+  required: ReadonlySet<string>;
+}
+
 /** The property whose constant tells the alternatives apart. */
-function selectorOf(alternatives: readonly JsonSchema[]): string | undefined {
-  const [first] = alternatives;
-  const names = first === undefined ? [] : [...propertiesOf(first).keys()];
+function selectorOf(alternatives: readonly Alternative[]): string | undefined {
+  const names = [...(alternatives[0]?.properties.keys() ?? [])];
   return names.find((name) => {
-    const values = alternatives.map((alternative) => propertiesOf(alternative).get(name)?.const);
+    const values = alternatives.map(({ properties }) => properties.get(name)?.const);
     return values.every((value) => typeof value === 'string') && new Set(values).size === values.length;
   });
 }
@@ -121,13 +130,13 @@ function selectorOf(alternatives: readonly JsonSchema[]): string | undefined {
 function described(
   name: string,
   schema: JsonSchema,
-  { selector, alternatives }: { selector: string; alternatives: readonly JsonSchema[] },
+  { selector, alternatives }: { selector: string; alternatives: readonly Alternative[] },
 ): JsonSchema {
-  const having = alternatives.filter((alternative) => propertiesOf(alternative).has(name));
+  const having = alternatives.filter(({ properties }) => properties.has(name));
   if (having.length === alternatives.length) return schema;
-  const places = having.map((alternative) => {
-    const value = String(propertiesOf(alternative).get(selector)?.const);
-    return requiredOf(alternative).has(name) ? `${value} (required)` : value;
+  const places = having.map(({ properties, required }) => {
+    const value = String(properties.get(selector)?.const);
+    return required.has(name) ? `${value} (required)` : value;
   });
   const note = `For ${selector} ${places.join(', ')}.`;
   const text = textOf(schema.description);

@@ -31,6 +31,7 @@ export const EXECUTE_ERRORS = [
   'queue_full',
   'quota_exceeded',
   'session_not_running',
+  'session_failed',
   'session_deleted',
   'host_unresponsive',
   'host_lost',

@@ -34,6 +34,7 @@ const SHARED_ERRORS = [
   'too_many_transfers',
   'transfer_failed',
   'session_not_running',
+  'session_failed',
   'host_unresponsive',
   'host_lost',
   'no_host_available',

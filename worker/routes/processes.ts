@@ -31,6 +31,7 @@ const ERRORS = [
   'too_many_transfers',
   'transfer_failed',
   'session_not_running',
+  'session_failed',
   'host_unresponsive',
   'host_lost',
   'no_host_available',

@@ -46,6 +46,7 @@ export const terminal = defineRoute({
     'program_not_started',
     'transfer_failed',
     'session_not_running',
+    'session_failed',
     'host_unresponsive',
     'host_lost',
     'no_host_available',

@@ -137,6 +137,7 @@ const ENDS_THE_REQUEST: ReadonlySet<string> = new Set([
   'not_found',
   'session_deleted',
   'session_not_running',
+  'session_failed',
   'idempotency_conflict',
   'idempotency_in_progress',
 ]);

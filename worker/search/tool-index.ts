@@ -28,6 +28,8 @@ const SATURATION = 1.2;
 /** Counts of a word in the fields share one number. */
 const BITS = 6;
 const MAX_COUNT = 2 ** BITS - 1;
+/** Of ten thousand tools in ordinary words there are some ten thousand; more are no words, and would only take memory. */
+const MAX_TERMS = 100_000;
 /** Share of removed tools at which the index is made anew. */
 const MAX_GONE_SHARE = 0.3;
 
@@ -139,12 +141,14 @@ export class ToolIndex {
     }
     for (const [term, packed] of counted) {
       const postings = this.#terms.get(term) ?? this.#newTerm(term);
+      if (postings === undefined) continue;
       postings.slots.push(slot);
       postings.counts.push(packed);
     }
   }
 
-  #newTerm(term: string): Postings {
+  #newTerm(term: string): Postings | undefined {
+    if (this.#terms.size >= MAX_TERMS) return undefined;
     const postings = { slots: [], counts: [] };
     this.#terms.set(term, postings);
     for (const part of new Set(trigramsOf(term))) {

@@ -39,6 +39,13 @@ describe('a secret in what an upstream sends', () => {
     expect((await filtered(filter, [bytes, bytes])).text).toBe(bytes + bytes);
   });
 
+  test('is hidden as JSON writes it', () => {
+    const words = new SecretFilter([header('ab"cd\\ef/gh')]);
+    const said = JSON.stringify({ key: 'ab"cd\\ef/gh' });
+    expect(words.hide(said)).toBe(`{"key":"${'*'.repeat(13)}"}`);
+    expect(words.hide(said.replaceAll('/', '\\/'))).toBe(`{"key":"${'*'.repeat(14)}"}`);
+  });
+
   test('is hidden also when its words are short, or as one of several', () => {
     expect(new SecretFilter([header('in words')]).hide('a in words one')).toBe('a ******** one');
     const two = new SecretFilter([header('key=AAAAAAAAAA, sign=BBBBBBBBBB')]);

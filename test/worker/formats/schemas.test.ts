@@ -206,3 +206,39 @@ describe('nulls for what is absent', () => {
     expect(withoutAbsent({ x: null }, DOUBLING_SCHEMA)).toEqual({ x: null });
   });
 });
+
+test('nulls of alternatives without number, and small objects of a large schema, are looked at in time', () => {
+  const alternatives = (next: string) => ({
+    anyOf: Array.from({ length: 300 }, () => ({ $ref: `#/$defs/${next}` })),
+  });
+  const deep = {
+    type: 'object',
+    properties: { x: { $ref: '#/$defs/a' } },
+    $defs: { a: alternatives('b'), b: alternatives('c'), c: alternatives('d'), d: { type: 'string' } },
+  };
+  const properties = Object.fromEntries(
+    Array.from({ length: 3_000 }, (_, at) => [`p${at}`, { type: 'string' }]),
+  );
+  const wide = {
+    type: 'object',
+    properties: { list: { type: 'array', items: { type: 'object', properties } } },
+  };
+  const begun = Date.now();
+  expect(withoutAbsent({ x: null }, deep)).toEqual({ x: null });
+  const list = Array.from({ length: 50_000 }, () => ({}));
+  expect(withoutAbsent({ list: [{ p1: null, p2: 'a' }, ...list] }, wide)).toEqual({
+    list: [{ p2: 'a' }, ...list],
+  });
+  expect(Date.now() - begun).toBeLessThan(5_000);
+});
+
+test.each(['allOf', 'anyOf'])('%s of one large schema a thousand times is one object in time', (word) => {
+  const properties = Object.fromEntries(Array.from({ length: 1_500 }, (_, at) => [`p${at}`, {}]));
+  const schema = {
+    [word]: Array.from({ length: 1_500 }, () => ({ $ref: '#/$defs/d' })),
+    $defs: { d: { properties } },
+  };
+  const begun = Date.now();
+  expect(objectSchema(schema)).toMatchObject({ type: 'object', properties });
+  expect(Date.now() - begun).toBeLessThan(2_000);
+});

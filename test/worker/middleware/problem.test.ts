@@ -26,6 +26,7 @@ const TABLE = {
   idempotency_in_progress: [409, true],
   illegal_transition: [409, false],
   session_not_running: [409, true],
+  session_failed: [409, false],
   session_deleted: [410, false],
   execution_not_running: [409, false],
   receipt_pending: [409, true],

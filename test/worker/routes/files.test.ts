@@ -253,6 +253,28 @@ describe('GET', () => {
     await expect.poll(() => begun[0]?.isCancelled, { timeout: 10_000 }).toBe(true);
   });
 
+  test('that failed is let go of, also while its client does not read', async () => {
+    play(async (transfer) => {
+      const total = 2 * TRANSFER_WINDOW_BYTES;
+      transfer.head({ answer: 'whole', facts: { ...DOUBLE_FACTS, size: total }, length: total });
+      while (transfer.sentBytes < TRANSFER_WINDOW_BYTES)
+        await transfer.data(new Uint8Array(TRANSFER_CHUNK_BYTES));
+      transfer.failed('transfer_failed');
+    });
+    const response = await request('GET', `${base}/files/f`, { token });
+    await expect.poll(() => begun[0]?.sentBytes, { timeout: 10_000 }).toBe(TRANSFER_WINDOW_BYTES);
+    // Whatever comes to the session after it has seen that it failed.
+    play((transfer) => transfer.failed('not_found'));
+    await call('GET', '/files/g');
+    const reader = response.body?.getReader();
+    let bytes = 0;
+    const readAll = async () => {
+      for (;;) bytes += (await reader?.read())?.value?.byteLength ?? 0;
+    };
+    await expect(readAll()).rejects.toThrow();
+    expect(bytes).toBeLessThan(TRANSFER_WINDOW_BYTES / 2);
+  });
+
   test('that breaks off in the middle is no whole answer', async () => {
     play(async (transfer) => {
       transfer.head({ answer: 'whole', facts: { ...DOUBLE_FACTS, size: 10 }, length: 10 });

@@ -2,7 +2,13 @@ import { env } from 'cloudflare:workers';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import * as z from 'zod';
 import { ExecutionSchema } from '../../../shared/execution.ts';
-import { RegisteredManySchema, RegisteredToolSchema } from '../../../shared/registered-tool.ts';
+import {
+  MAX_TOOL_CHARACTERS_OF_A_TENANT,
+  MAX_TOOL_CODE_CHARACTERS,
+  RegisteredManySchema,
+  RegisteredToolSchema,
+  RegisterToolSchema,
+} from '../../../shared/registered-tool.ts';
 import { SessionSchema } from '../../../shared/session.ts';
 import { ToolListSchema, ToolSearchSchema } from '../../../worker/routes/tools.ts';
 import type { HostDouble, Script } from '../../fixtures/host-double/host-double.ts';
@@ -396,6 +402,32 @@ test('R14, R73: many tools are walked over MCP in pages, each once, whatever the
   expect(names).toContain('search_tools');
 });
 
+test('the definitions of a tenant are bounded together, and what takes no more room is still taken', async () => {
+  const catalogue = env.CATALOGUE.getByName('large');
+  const put = (name: string, description: string) => ({
+    tool: RegisterToolSchema.parse({
+      ...ADD,
+      name,
+      description,
+      code: 'x'.repeat(MAX_TOOL_CODE_CHARACTERS),
+    }),
+    credentials: null,
+    fault: null,
+  });
+  const count = Math.ceil(MAX_TOOL_CHARACTERS_OF_A_TENANT / MAX_TOOL_CODE_CHARACTERS);
+  const states: string[] = [];
+  for (let at = 0; at < count; at += 1) {
+    const stored = await catalogue.putMany([put(`large ${at}`, 'Some words')]);
+    if (stored.ok) states.push(...stored.value.map(({ status }) => status));
+  }
+  expect(new Set(states.slice(0, -2))).toEqual(new Set(['created']));
+  expect(states.at(-1)).toBe('refused');
+  const same = await catalogue.put({ ...put('large 0', 'Less'), mode: 'replace' });
+  expect(same.ok).toBe(true);
+  const other = await catalogue.put({ ...put('one more', 'Less'), mode: 'create' });
+  expect(other).toMatchObject({ ok: false, code: 'quota_exceeded' });
+});
+
 describe('a search', () => {
   test('looks in one category only, and one that nobody has is empty', async () => {
     await registered({ ...ADD, name: 'in sums', category: 'math/sums' });
@@ -448,6 +480,17 @@ describe('an HTTP tool', () => {
     expect(requests[0]?.url).toBe('https://api.example.com/v1/a%2Fb/items?q=%C3%A9');
     expect(requests[0]?.headers.get('authorization')).toBe('Bearer very-secret-value');
     expect(ran).toEqual([]);
+  });
+
+  test('shows none of its credentials where an answer has them with escapes', async () => {
+    const basic = { ...lookup, name: 'basic', credentials: { authorization: 'Basic dXNl/nNlY3JldA==' } };
+    await registered(basic);
+    const echo =
+      '{"a": "Basic dXNl\\/nNlY3JldA==", "dXNl\\/nNlY3JldA\\u003d\\u003d": ["\\u0064XNl/nNlY3JldA=="]}';
+    answering(() => new Response(echo, { headers: { 'content-type': 'application/json' } }));
+    expect((await execute('basic', { kind: 'a' })).json).toMatchObject({
+      structured: { a: '[credential]', '[credential]': ['[credential]'] },
+    });
   });
 
   test('keeps its credentials when it is replaced without any', async () => {

@@ -103,3 +103,16 @@ describe('words', () => {
     expect(new Set(words.map(stemOf)).size).toBe(1);
   });
 });
+
+test('words beyond any language are left out, and those that are known go on being found', () => {
+  const full = indexOf(TOOLS);
+  const word = (at: number) =>
+    [17_576, 676, 26, 1].map((place) => String.fromCharCode(97 + (Math.floor(at / place) % 26))).join('');
+  for (let at = 0; at < 110_000; at += 500) {
+    const words = Array.from({ length: 500 }, (_, next) => `${word(at + next)}q`);
+    full.put(`noise ${at}`, tool(`noise ${at}`, words.join(' ')));
+  }
+  full.put('late', tool('late', 'A forecast of zzyzxwv'));
+  expect(full.search('zzyzxwv', everything).map(({ id }) => id)).not.toContain('late');
+  expect(full.search('forecast', everything).map(({ id }) => id)).toContain('late');
+});

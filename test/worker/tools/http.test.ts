@@ -26,6 +26,9 @@ describe('an address of an HTTP tool', () => {
     'https://169.254.169.254/latest',
     'https://localhost/',
     'https://localhost./',
+    'https://localhost../',
+    'https://127.0.0.1../',
+    'https://db.internal../',
     'https://a.localhost/',
     'https://db.internal/',
     'https://printer.local/',
@@ -37,6 +40,8 @@ describe('an address of an HTTP tool', () => {
     'ftp://api.example.com/',
     'https://user:x@api.example.com/',
     'https://gateway.example.com/v1/tools',
+    'https://gateway.example.com./v1/tools',
+    'https://GATEWAY.example.com../v1/tools',
     'http://127.0.0.1:9001/',
   ])('is not %s', (text) => {
     expect(addressFault(new URL(text), rules)).toBeDefined();

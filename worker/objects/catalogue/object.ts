@@ -2,6 +2,7 @@
 import { DurableObject } from 'cloudflare:workers';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import {
+  MAX_TOOL_CHARACTERS_OF_A_TENANT,
   MAX_TOOL_VERSIONS,
   MAX_TOOLS_OF_A_TENANT,
   type RegisteredMany,
@@ -35,6 +36,7 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   #guarded: Map<string, Guarded> | undefined;
   #index: ToolIndex | undefined;
   #count: number | undefined;
+  #characters: number | undefined;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -104,7 +106,15 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
       }
       return failure('tool_exists', `${tool.name} has a version ${tool.version} already`);
     }
+    const grown =
+      JSON.stringify(shown).length - (known === undefined ? 0 : JSON.stringify(known.tool).length);
+    this.#characters ??= this.#store.characters();
+    if (grown > 0 && this.#characters + grown > MAX_TOOL_CHARACTERS_OF_A_TENANT) {
+      const detail = `the definitions of a tenant have at most ${MAX_TOOL_CHARACTERS_OF_A_TENANT} characters`;
+      return failure('quota_exceeded', detail);
+    }
     this.#store.put({ tool: shown, sealedCredentials: sealed ?? null, ...names }, MAX_TOOL_VERSIONS);
+    this.#characters += grown;
     if (known === undefined) this.#count = this.#total() + 1;
     this.#note(shown);
     return success({ tool: shown, change: known === undefined ? 'created' : 'replaced' });
@@ -118,6 +128,7 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   async remove(name: string): Promise<Outcome<null>> {
     if (!this.#store.remove(name)) return failure('not_found', 'no such tool, or not yours');
     this.#count = undefined;
+    this.#characters = undefined;
     this.#index?.remove(name);
     this.#guarded?.delete(name);
     return success(null);

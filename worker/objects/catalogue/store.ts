@@ -97,6 +97,12 @@ export class CatalogueStore {
     return Number(row?.tools ?? 0);
   }
 
+  /** Of all definitions. */
+  characters(): number {
+    const [row] = this.#sql.exec('SELECT sum(length(definition)) AS characters FROM tool').toArray();
+    return Number(row?.characters ?? 0);
+  }
+
   find(name: string, kind: NameKind): StoredTool | undefined {
     const [row] = this.#sql
       .exec(`SELECT definition, credentials FROM tool WHERE ${kind} = ? LIMIT 1`, name)

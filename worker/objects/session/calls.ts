@@ -41,7 +41,7 @@ export async function accept(
     case 'destroyed':
       return notFound();
     case 'error':
-      return failure('session_not_running', `the session has failed: ${record.errorCode ?? 'unknown'}`);
+      return failure('session_failed', `the session has failed: ${record.errorCode ?? 'unknown'}`);
     default:
       return failure('session_not_running', `the session is ${record.state}`, { retry_after_s: 1 });
   }

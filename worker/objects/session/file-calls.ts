@@ -66,6 +66,8 @@ export function stateFault({ row }: SessionRuntime, caller: Caller): Failure | u
     return missing.ok ? undefined : missing;
   }
   if (record.state === 'running') return undefined;
+  if (record.state === 'error')
+    return failure('session_failed', `the session has failed: ${record.errorCode ?? 'unknown'}`);
   return failure('session_not_running', `the session is ${record.state}`, { retry_after_s: 1 });
 }
 
@@ -115,6 +117,7 @@ function download(transfer: Transfer, length: number | null): ReadableStream<Uin
 /** A reader that went away ends the transfer; a transfer that failed cuts the reader off, who so knows that it is not whole. */
 async function pass(transfer: Transfer, writable: WritableStream<Uint8Array>): Promise<void> {
   const writer = writable.getWriter();
+  cutAtFailure(transfer, writer);
   try {
     for (let bytes = await transfer.next(); bytes !== undefined; bytes = await transfer.next()) {
       await writer.write(bytes);
@@ -127,6 +130,13 @@ async function pass(transfer: Transfer, writable: WritableStream<Uint8Array>): P
     transfer.cancel();
     await writer.abort().catch(() => undefined);
   }
+}
+
+/** Also where a reader takes nothing: a write would wait for it as long as it likes, and hold the bytes of the window. */
+function cutAtFailure(transfer: Transfer, writer: WritableStreamDefaultWriter<Uint8Array>): void {
+  void transfer.done.then((done) => {
+    if (!done.ok) writer.abort(new Error(done.detail)).catch(() => undefined);
+  });
 }
 
 interface EventKind {

@@ -26,17 +26,18 @@ export interface AddressRules {
   allowedOrigins: ReadonlySet<string>;
 }
 
+/** Of a host, also where a port follows. */
+const DOTS_AT_END = /\.+(?=$|:\d+$)/;
+
 /** What is wrong with the address, or nothing. */
 export function addressFault(url: URL, { ownOrigin, allowedOrigins }: AddressRules): string | undefined {
   if (url.username !== '' || url.password !== '') return 'an address without user and password';
   // With dots at its end a name is the same, and its origin another text.
-  const host = url.hostname.toLowerCase().replace(/\.+$/, '');
-  if (url.origin === ownOrigin || host === URL.parse(ownOrigin)?.hostname)
-    return 'an address that is not this gateway';
+  if (url.origin.replace(DOTS_AT_END, '') === ownOrigin) return 'an address that is not this gateway';
   if (allowedOrigins.has(url.origin)) return undefined;
   if (url.protocol !== 'https:') return 'https';
   if (url.port !== '') return 'the port of https';
-  return hostFault(host);
+  return hostFault(url.hostname.toLowerCase().replace(DOTS_AT_END, ''));
 }
 
 function hostFault(host: string): string | undefined {

@@ -91,12 +91,13 @@ function contentOf(bytes: Uint8Array, mime: string, credentials: Record<string, 
   const text = decoded(bytes);
   if (text === undefined)
     return { text: '', structured: null, results: [{ mime: mime || BYTES, data: toBase64(bytes) }] };
-  const shown = redacted(text, credentials);
+  const hide = hiding(credentials);
+  const shown = hide(text);
   const isJson = mime === 'application/json' || mime.endsWith('+json');
   const parsed = isJson ? parseStrictJson(shown, BOUNDS) : undefined;
   // What would not survive as data, such as an integer beyond 2^53, stays the text that it is.
   return parsed?.ok === true
-    ? { text: '', structured: parsed.value, results: [] }
+    ? { text: '', structured: hiddenIn(parsed.value, hide), results: [] }
     : { text: shown, structured: null, results: [] };
 }
 
@@ -111,11 +112,19 @@ function decoded(bytes: Uint8Array): string | undefined {
 }
 
 /** Some services repeat what they were sent. */
-function redacted(text: string, credentials: Record<string, string>): string {
-  const secrets = Object.values(credentials).flatMap((value) => [value, value.replace(/^\S+ /, '')]);
-  return secrets
-    .filter((secret) => secret.length >= MIN_SECRET_CHARACTERS)
-    .reduce((shown, secret) => shown.replaceAll(secret, '[credential]'), text);
+function hiding(credentials: Record<string, string>): (text: string) => string {
+  const secrets = Object.values(credentials)
+    .flatMap((value) => [value, value.replace(/^\S+ /, '')])
+    .filter((secret) => secret.length >= MIN_SECRET_CHARACTERS);
+  return (text) => secrets.reduce((shown, secret) => shown.replaceAll(secret, '[credential]'), text);
+}
+
+/** JSON may write a secret with escapes, so it is looked for in what the text means too. */
+function hiddenIn(value: unknown, hide: (text: string) => string): unknown {
+  if (typeof value === 'string') return hide(value);
+  if (Array.isArray(value)) return value.map((item) => hiddenIn(item, hide));
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [hide(name), hiddenIn(one, hide)]));
 }
 
 function ended(status: TerminalStatus): HttpOutcome {

@@ -202,7 +202,7 @@ describe('a dead host', () => {
     expect(await session.stub.getExecution(caller, startedId)).toMatchObject({
       value: { status: 'unknown', reason: 'host_lost' },
     });
-    expect(await session.stub.execute(call('x'))).toMatchObject({ code: 'session_not_running' });
+    expect(await session.stub.execute(call('x'))).toMatchObject({ code: 'session_failed' });
   }, 20_000);
 });
 
