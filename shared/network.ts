@@ -156,11 +156,11 @@ export const NetworkViewSchema = z.object({
 });
 export type NetworkView = z.infer<typeof NetworkViewSchema>;
 
-export function networkView({ allow, inject }: Network): NetworkView {
+export function networkView({ allow, inject }: Readonly<NetworkView>): NetworkView {
   return { allow: [...allow], inject: inject.map(({ host, header, tls }) => ({ host, header, tls })) };
 }
 
 /** The `egress` claim of a grant: `none`, or the digest of what the session may reach, secrets left out. */
-export async function egressClaim(network: Network | null): Promise<string> {
+export async function egressClaim(network: Readonly<NetworkView> | null): Promise<string> {
   return network === null ? 'none' : sha256Hex(JSON.stringify(networkView(network)));
 }

@@ -43,7 +43,7 @@ export interface Configuration {
   /** Sizes of sandboxes by name. */
   resourceClasses: ResourceClasses;
   /** Key that hides credentials of tools at rest. */
-  credentialsKey: CryptoKey;
+  secretsKey: CryptoKey;
 }
 
 /** Names the binding that is wrong, never its value: bindings hold secrets. */
@@ -116,7 +116,7 @@ export async function readConfiguration(env: Env): Promise<Configuration> {
       ResourceClassesSchema,
       parseJson('RESOURCE_CLASSES', texts.RESOURCE_CLASSES),
     ),
-    credentialsKey: await readCredentialsKey(texts.ID_SECRET),
+    secretsKey: await readSecretsKey(texts.ID_SECRET),
   };
 }
 
@@ -176,7 +176,7 @@ async function readTagKey(text: string): Promise<CryptoKey> {
 }
 
 /** A key of its own from the same secret: what one is used for says nothing about the other. */
-async function readCredentialsKey(text: string): Promise<CryptoKey> {
+async function readSecretsKey(text: string): Promise<CryptoKey> {
   const secret = fromBase64Url(text);
   if (secret === undefined) throw new ConfigurationError('ID_SECRET must be 32 bytes in base64url');
   const root = await crypto.subtle.importKey('raw', secret, 'HKDF', false, ['deriveKey']);
@@ -184,7 +184,7 @@ async function readCredentialsKey(text: string): Promise<CryptoKey> {
     name: 'HKDF',
     hash: 'SHA-256',
     salt: new Uint8Array(0),
-    info: utf8('tool credentials'),
+    info: utf8('secrets at rest'),
   };
   return crypto.subtle.deriveKey(derivation, root, { name: 'AES-GCM', length: 256 }, false, [
     'encrypt',

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { openCgroups } from '../cgroup/open.ts';
 import { defaultCgroupParent } from '../configuration.ts';
 import { lockState } from '../journal/state-lock.ts';
@@ -13,6 +14,9 @@ import { insideRoot, type Layout, SERVICE } from './layout.ts';
 import { systemctl } from './service.ts';
 import { readSettings } from './settings.ts';
 import type { Subcommand } from './subcommand.ts';
+
+const END_TIMEOUT_MS = 10_000;
+const END_LOOK_MS = 50;
 
 export const uninstall: Subcommand = {
   summary: 'Removes everything, the identity of this host too; --yes is needed when it is enrolled.',
@@ -50,7 +54,7 @@ async function endSandboxes(layout: Layout): Promise<void> {
     const groups = await cgroups.list();
     for (const name of groups) cgroups.kill(name);
     const mark = `--root=${hostDir}/runsc-root`;
-    for (const { pid, argv } of await listProcesses()) if (argv.includes(mark)) killProcess(pid);
+    await endProcesses(mark);
     for (const name of groups) await cgroups.remove(name);
     await cgroups.removeParent();
     await unmountBelow(hostDir);
@@ -58,6 +62,20 @@ async function endSandboxes(layout: Layout): Promise<void> {
       throw new CommandFailure(`a control group below ${parent} cannot be removed`);
   } finally {
     await lock.value.release();
+  }
+}
+
+/** Settles when they are gone: until then they hold mounts and control groups. */
+async function endProcesses(mark: string): Promise<void> {
+  const deadlineMs = performance.now() + END_TIMEOUT_MS;
+  for (;;) {
+    const left = (await listProcesses()).filter(({ argv }) => argv.includes(mark));
+    if (left.length === 0) return;
+    if (performance.now() > deadlineMs) {
+      throw new CommandFailure(`process ${left[0]?.pid} of a sandbox cannot be ended`);
+    }
+    for (const { pid } of left) killProcess(pid);
+    await setTimeout(END_LOOK_MS);
   }
 }
 

@@ -31,7 +31,7 @@ const OWN_ERRORS = new Map([
   [10004, { errno: 'no_archive', message: 'not a tar archive, or one that ends too early' }],
 ]);
 const MAX_FAILURE_NAME_BYTES = 4096;
-export const STATUS_BYTES = 33;
+export const STATUS_BYTES = 41;
 
 export type GuestPath = string | Uint8Array;
 export type FileType = 'file' | 'directory' | 'symlink' | 'fifo' | 'socket' | 'device';
@@ -156,10 +156,7 @@ export function parseStatus(body: Buffer, at: number): FileStatus | undefined {
 
 function versionOf(body: Buffer, at: number): string {
   const size = body.readBigUInt64BE(at + 5).toString(36);
-  const changed = body
-    .subarray(at + 13, at + 25)
-    .toString('hex')
-    .replace(/^0+/, '');
+  const changed = body.readBigUInt64BE(at + 33).toString(36);
   const inode = body.readBigUInt64BE(at + 25).toString(36);
   return `${inode}-${size}-${changed}`;
 }

@@ -15,7 +15,7 @@
 
 enum file_type { TYPE_FILE = 1, TYPE_FOLDER, TYPE_LINK, TYPE_FIFO, TYPE_SOCKET, TYPE_DEVICE };
 
-#define STATUS_BYTES 33
+#define STATUS_BYTES 41
 
 static struct request request;
 
@@ -34,7 +34,9 @@ static uint8_t *put_status(uint8_t *to, const struct stat *status) {
   to = put_u64(to, (uint64_t)status->st_size);
   to = put_u64(to, (uint64_t)((int64_t)status->st_mtim.tv_sec * 1000 + status->st_mtim.tv_nsec / 1000000));
   to = put_u32(to, (uint32_t)(status->st_mtim.tv_nsec % 1000000));
-  return put_u64(to, status->st_ino);
+  to = put_u64(to, status->st_ino);
+  /* Unlike the time of modification, a program cannot set this one back. */
+  return put_u64(to, (uint64_t)status->st_ctim.tv_sec * 1000000000 + (uint64_t)status->st_ctim.tv_nsec);
 }
 
 /* Takes the strings at the end of a request; false when there are not exactly that many. */

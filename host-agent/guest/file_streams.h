@@ -79,9 +79,13 @@ static void handle_replace(void) {
     reply_failed(error);
   }
   if (request.kind != REQUEST_COMMIT && error == 0) error = ECANCELED;
-  struct stat after;
-  if (error == 0 && fstat(write.fd, &after) < 0) error = errno;
+  /* Kept open over the rename, which changes the file's own time of change. */
+  int written = error == 0 ? dup(write.fd) : -1;
+  if (error == 0 && written < 0) error = errno;
   error = end_write(&write, error, guarded);
+  struct stat after;
+  if (error == 0 && fstat(written, &after) < 0) error = errno;
+  if (written >= 0) close(written);
   if (answered) return;
   if (error != 0) return reply_failed(error);
   put_u64(REPLY_BODY, total);

@@ -187,7 +187,13 @@ export class RunscSandboxes implements Sandboxes {
     { environment }: Image,
     sandbox: RunscSandbox,
   ): Promise<Outcome<Sandbox>> {
-    this.#launcher.promote(sandbox.id, config.limits);
+    try {
+      this.#launcher.promote(sandbox.id, config.limits);
+    } catch (error: unknown) {
+      // It died just now, and its control group with it.
+      await sandbox.destroy();
+      return this.#launcher.notStarted(sandbox.id, error instanceof Error ? error.message : 'unknown');
+    }
     const detail = `in place of ${config.sandboxId}`;
     this.#options.log.info({ event: 'sandbox_handed_over', sandbox_id: sandbox.id, detail });
     sandbox.handOver(environmentOf(config, environment));

@@ -35,6 +35,7 @@ export function gatewayChild(options: GatewayChildOptions): SupervisedChild {
     }),
     logPath: join(stateDir, 'logs/gateway.log'),
     parentDeathSignal: 'KILL',
+    stopSignal: 'SIGTERM',
     onMessage: (message) => {
       const parsed = GatewayMessageSchema.safeParse(message);
       if (parsed.success) options.onMessage(parsed.data);

@@ -38,6 +38,8 @@ export function hostAgentChild(options: HostAgentChildOptions): SupervisedChild 
     logPath: join(locations.stateDir, 'logs/host-agent.log'),
     // TERM, so that it still removes its sandboxes.
     parentDeathSignal: 'TERM',
+    // Ctrl-C of a person, who does not want to wait for what runs.
+    stopSignal: 'SIGINT',
     onMessage: () => {},
     onRestart: options.onRestart,
   });

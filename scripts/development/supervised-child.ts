@@ -16,6 +16,8 @@ export type ChildSpec = {
   logPath: string;
   /** Sent when this process dies, however it dies. */
   parentDeathSignal: 'TERM' | 'KILL';
+  /** Sent by `stop`. */
+  stopSignal: 'SIGTERM' | 'SIGINT';
   onMessage: (message: unknown) => void;
   onRestart: (reason: string) => void;
 };
@@ -95,14 +97,14 @@ export class SupervisedChild {
     await this.#exited;
   }
 
-  /** SIGTERM, then SIGKILL after the grace; a second call changes nothing. */
+  /** The stop signal, then SIGKILL after the grace; a second call changes nothing. */
   async stop(graceMs: number): Promise<void> {
     if (this.#stopping) return;
     this.#stopping = true;
     clearTimeout(this.#restartTimer);
     const child = this.#child;
     if (child !== undefined) {
-      child.kill('SIGTERM');
+      child.kill(this.#spec.stopSignal);
       const timer = setTimeout(() => child.kill('SIGKILL'), graceMs);
       await this.#exited;
       clearTimeout(timer);

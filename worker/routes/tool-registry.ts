@@ -13,7 +13,7 @@ import { checkValue, invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { violationsOf } from '../middleware/violations.ts';
 import type { PutTool } from '../objects/catalogue/port.ts';
-import { sealCredentials } from '../tools/credentials.ts';
+import { sealSecrets } from '../secrets/sealed-secrets.ts';
 import { templateFault } from '../tools/http/address.ts';
 import { refusedHeader } from '../tools/http/request.ts';
 import { faultOf, type ToolFault } from '../tools/registered.ts';
@@ -142,10 +142,10 @@ async function sealed(exchange: Exchange<'tenant'>, tool: RegisterTool): Promise
   if (tool.kind !== 'http' || tool.credentials === undefined) return tool.kind === 'http' ? undefined : null;
   const names = Object.keys(tool.credentials);
   if (names.length === 0) return null;
-  const owner = { tenant: exchange.principal.tenant, tool: tool.name };
+  const owner = { tenant: exchange.principal.tenant, holder: tool.name };
   return {
     names,
-    sealed: await sealCredentials(exchange.configuration.credentialsKey, owner, tool.credentials),
+    sealed: await sealSecrets(exchange.configuration.secretsKey, owner, tool.credentials),
   };
 }
 

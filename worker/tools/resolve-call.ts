@@ -12,9 +12,9 @@ import type { NameKind, StoredTool } from '../objects/catalogue/port.ts';
 import type { CalledAs } from '../objects/session/records.ts';
 import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
 import { compileSchema } from '../schema/compile.ts';
+import { openSecrets } from '../secrets/sealed-secrets.ts';
 import { type CallContext, type CallPlace, checkCall, requireFit, toolNotFound } from './check-call.ts';
 import { codeCell } from './code-cell.ts';
-import { openCredentials } from './credentials.ts';
 import { type EdgeCallIds, edgeExecutionBegun, edgeExecutionEnded } from './edge-execution.ts';
 import { performHttp } from './http/perform.ts';
 import { toolRequest } from './http/request.ts';
@@ -136,7 +136,7 @@ function performanceOf(
   if (tool.kind !== 'http') throw new Error('only HTTP tools are performed at the edge');
   const built = toolRequest(tool, call.arguments);
   if (!built.ok) throw invalid([{ path: `${path}.${built.name}`, expected: built.expected }]);
-  const owner = { tenant: principal.tenant, tool: tool.name };
+  const owner = { tenant: principal.tenant, holder: tool.name };
   const rules = { ownOrigin: configuration.origin, allowedOrigins: configuration.httpToolOrigins };
   const factsOf = (ids: EdgeCallIds) => ({ ...ids, toolName: tool.name, receivedMs, startedMs: Date.now() });
   return {
@@ -147,7 +147,7 @@ function performanceOf(
       const credentials =
         sealedCredentials === null
           ? {}
-          : await openCredentials(configuration.credentialsKey, owner, sealedCredentials);
+          : await openSecrets(configuration.secretsKey, owner, sealedCredentials);
       const about = { request: built.request, credentials, rules, timeoutMs: call.timeout_ms, signal };
       return edgeExecutionEnded(facts, await performHttp(about));
     },

@@ -9,7 +9,7 @@ import { parseChanges } from '../../../host-agent/guest-link/file-transfer.ts';
 
 const status = (type: number, size = '0000000000000005') =>
   Buffer.from(
-    `${type.toString(16).padStart(2, '0')}000001ff${size}ffffffffffffffff000000010000000000000024`,
+    `${type.toString(16).padStart(2, '0')}000001ff${size}ffffffffffffffff0000000100000000000000240000000000000048`,
     'hex',
   );
 const entry = (name: string, type = 1) =>
@@ -23,7 +23,7 @@ describe('answers of the file server', () => {
       mode: 0o777,
       size: 5,
       mtimeMs: -1,
-      version: '10-5-ffffffffffffffff00000001',
+      version: '10-5-20',
       link: true,
     });
     expect(parseList(Buffer.concat([Buffer.from([0, 0, 0, 9]), entry('b'), entry('a')]))).toMatchObject({

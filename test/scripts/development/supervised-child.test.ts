@@ -21,6 +21,7 @@ function supervise(program: string) {
     input: 'secret',
     logPath: join(dir, 'logs/program.log'),
     parentDeathSignal: 'KILL',
+    stopSignal: 'SIGTERM',
     onMessage: (message) => messages.push(message),
     onRestart: (reason) => restarts.push(reason),
   });

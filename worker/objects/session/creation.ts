@@ -2,14 +2,16 @@
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import { isErrorCode } from '../../../shared/problem.ts';
 import type { Session } from '../../../shared/session.ts';
+import { configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import type { Caller } from '../caller.ts';
 import { logWarning, messageOf } from '../log.ts';
 import type { CreateInput } from './port.ts';
-import type { SessionFacts } from './records.ts';
+import type { SessionFacts, StoredNetwork } from './records.ts';
 import { FAILED_LIVE_MS } from './retention.ts';
 import type { SessionRuntime } from './runtime.ts';
 import { isOwner } from './session-row.ts';
+import { sealNetwork } from './stored-network.ts';
 import { listEntry, sessionView } from './view.ts';
 
 export async function createSession(
@@ -17,9 +19,12 @@ export async function createSession(
   env: Env,
   input: CreateInput,
 ): Promise<Outcome<Session>> {
-  const former = formerCreate(runtime, input.caller);
+  const { caller, sessionId, request } = input;
+  const { secretsKey } = await configurationOf(env);
+  const network = await sealNetwork(secretsKey, { tenant: caller.tenant, sessionId }, request.network);
+  const former = formerCreate(runtime, caller);
   if (former !== undefined) return former;
-  runtime.row.create(factsOf(input));
+  runtime.row.create(factsOf(input, network));
   runtime.look();
   const [attached] = await Promise.all([runtime.sandbox.attach(), recordInTenant(runtime, env)]);
   if (!attached.ok) return failed(runtime, env, attached);
@@ -92,7 +97,10 @@ async function recordInTenant(runtime: SessionRuntime, env: Env): Promise<void> 
   }
 }
 
-function factsOf({ sessionId, caller, request, host, ephemeral }: CreateInput): SessionFacts {
+function factsOf(
+  { sessionId, caller, request, host, ephemeral }: CreateInput,
+  network: StoredNetwork | null,
+): SessionFacts {
   return {
     sessionId,
     tenant: caller.tenant,
@@ -103,7 +111,7 @@ function factsOf({ sessionId, caller, request, host, ephemeral }: CreateInput): 
     hostId: host.hostId,
     limits: request.limits,
     environment: request.env,
-    network: request.network,
+    network,
     metadata: request.metadata,
     idleTimeoutMs: request.idle_timeout_s * 1000,
     createdAtMs: Date.now(),

@@ -4,7 +4,7 @@ import { ProgramErrorSchema, type StreamName } from '../../../shared/execution.t
 import { RelaySchema } from '../../../shared/grant.ts';
 import { ExecutionIdSchema, HostIdSchema, ImageDigestSchema, SessionIdSchema } from '../../../shared/ids.ts';
 import { ExecutionStatusSchema, SessionStateSchema } from '../../../shared/lifecycle.ts';
-import { NetworkSchema } from '../../../shared/network.ts';
+import { NetworkViewSchema } from '../../../shared/network.ts';
 import { ResourceLimitsSchema } from '../../../shared/session.ts';
 
 export const Flag = z.number().transform((value) => value === 1);
@@ -12,6 +12,10 @@ export const Flag = z.number().transform((value) => value === 1);
 export function json<T>(schema: z.ZodType<T>) {
   return z.string().transform((text): T => schema.parse(JSON.parse(text)));
 }
+
+/** The way out of a session as it is kept: what it may show, and the secrets of `inject`, sealed. */
+export const StoredNetworkSchema = NetworkViewSchema.extend({ secrets: z.string().nullable().default(null) });
+export type StoredNetwork = z.infer<typeof StoredNetworkSchema>;
 
 /** What of a session never changes. */
 export const SessionFactsSchema = z.object({
@@ -24,7 +28,7 @@ export const SessionFactsSchema = z.object({
   hostId: HostIdSchema,
   limits: ResourceLimitsSchema,
   environment: z.record(z.string(), z.string()),
-  network: NetworkSchema.nullable().default(null),
+  network: StoredNetworkSchema.nullable().default(null),
   metadata: z.record(z.string(), z.string()),
   idleTimeoutMs: z.number(),
   createdAtMs: z.number(),

@@ -13,6 +13,7 @@ import { issueGrant } from './grants.ts';
 import type { SessionLink } from './link.ts';
 import type { SessionFacts } from './records.ts';
 import type { SessionRow } from './session-row.ts';
+import { openNetwork } from './stored-network.ts';
 
 /** How long an attach waits for a host whose control link is down. */
 const REDIAL_MS = 2_500;
@@ -85,7 +86,7 @@ export class SandboxKeeper {
     const content: AttachPayload = {
       session_id: facts.sessionId,
       environment: facts.environment,
-      network: facts.network,
+      network: await openNetwork(this.#configuration.secretsKey, facts, facts.network),
       chain: { seq: chainSeq, sha256: chainSha256 },
     };
     const payload = utf8(JSON.stringify(content));
@@ -231,5 +232,5 @@ export class SandboxKeeper {
 
 /** Nothing asks for them again. */
 function withoutSecrets(facts: SessionFacts): SessionFacts {
-  return facts.network === null ? facts : { ...facts, network: { ...facts.network, inject: [] } };
+  return facts.network === null ? facts : { ...facts, network: { ...facts.network, secrets: null } };
 }
