@@ -36,9 +36,8 @@ export function hostAgentChild(options: HostAgentChildOptions): SupervisedChild 
     },
     input: '',
     logPath: join(locations.stateDir, 'logs/host-agent.log'),
-    // TERM, so that it still removes its sandboxes.
-    parentDeathSignal: 'TERM',
-    // Ctrl-C of a person, who does not want to wait for what runs.
+    // What a person's Ctrl-C would be: it removes its sandboxes and does not wait for what runs.
+    parentDeathSignal: 'INT',
     stopSignal: 'SIGINT',
     onMessage: () => {},
     onRestart: options.onRestart,

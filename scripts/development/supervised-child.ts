@@ -15,7 +15,7 @@ export type ChildSpec = {
   input: string;
   logPath: string;
   /** Sent when this process dies, however it dies. */
-  parentDeathSignal: 'TERM' | 'KILL';
+  parentDeathSignal: 'INT' | 'KILL';
   /** Sent by `stop`. */
   stopSignal: 'SIGTERM' | 'SIGINT';
   onMessage: (message: unknown) => void;
