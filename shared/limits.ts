@@ -60,7 +60,6 @@ export const GRANT_MEMORY_S = 86_400;
 export const HEARTBEAT_INTERVAL_MS = 10_000;
 export const HEARTBEAT_JITTER = 0.2;
 export const HOST_SUSPECT_MS = 20_000;
-export const HOST_LEASE_MS = 30_000;
 export const HOST_DEAD_MS = 45_000;
 export const SSE_HEARTBEAT_MS = 10_000;
 

@@ -12,5 +12,3 @@ export const SCOPES = {
 } as const;
 
 export type Scope = keyof typeof SCOPES;
-
-export const OPERATOR_SCOPE = 'operator';

@@ -1,6 +1,8 @@
 /** What the suite needs of a running supervisor, and small tools to drive it. */
+
 import type { Channel, OutputStream } from '../../../host-agent/guest-link/channel.ts';
 import type { GuestResult } from '../../../host-agent/guest-link/failure.ts';
+import { FileServer } from '../../../host-agent/guest-link/file-server.ts';
 import type { GuestLink } from '../../../host-agent/guest-link/guest-link.ts';
 
 export interface GuestUnderTest {
@@ -70,4 +72,22 @@ export async function bash(guest: GuestUnderTest, command: string) {
   const exit = must(await channel.exited);
   must(await channel.release(PATIENCE_MS));
   return { ...exit, stdout: output.text(), stderr: output.text('stderr') };
+}
+
+/** A file server in a folder of its own below the guest's work folder. */
+export async function startFileServer(
+  guest: GuestUnderTest,
+  folder: string,
+): Promise<{ files: FileServer; cwd: string }> {
+  const cwd = `${guest.work}/${folder}`;
+  await bash(guest, `mkdir -p ${cwd}`);
+  const files = must(
+    await FileServer.start(guest.link, {
+      cwd,
+      environment: ENVIRONMENT,
+      readyTimeoutMs: PATIENCE_MS,
+      program: `${guest.programs}/files`,
+    }),
+  );
+  return { files, cwd };
 }

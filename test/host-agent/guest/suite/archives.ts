@@ -1,25 +1,16 @@
 /** Archives: what is in a folder comes out and goes in as it is, and a hostile one changes nothing outside of its folder. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { FileServer } from '../../../../host-agent/guest-link/file-server.ts';
+import type { FileServer } from '../../../../host-agent/guest-link/file-server.ts';
 import { archiveFolder, extractArchive } from '../../../../host-agent/guest-link/file-transfer.ts';
 import { paxEntry, readTar, type TarEntry, tar, tarEntry } from '../../../fixtures/tar.ts';
-import { bash, ENVIRONMENT, type GuestUnderTest, must, PATIENCE_MS } from '../guest-under-test.ts';
+import { bash, type GuestUnderTest, must, startFileServer } from '../guest-under-test.ts';
 
 export function describeArchives(guest: () => GuestUnderTest): void {
   let files: FileServer;
   let cwd: string;
 
   beforeAll(async () => {
-    cwd = `${guest().work}/archive-suite`;
-    await bash(guest(), `mkdir -p ${cwd}`);
-    files = must(
-      await FileServer.start(guest().link, {
-        cwd,
-        environment: ENVIRONMENT,
-        readyTimeoutMs: PATIENCE_MS,
-        program: `${guest().programs}/files`,
-      }),
-    );
+    ({ files, cwd } = await startFileServer(guest(), 'archive-suite'));
   });
   afterAll(async () => {
     await files.dispose();

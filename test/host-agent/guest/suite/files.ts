@@ -1,7 +1,14 @@
 /** The file server: bytes as they are, names as they are, links followed only inside. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { FileServer } from '../../../../host-agent/guest-link/file-server.ts';
-import { bash, ENVIRONMENT, type GuestUnderTest, must, PATIENCE_MS } from '../guest-under-test.ts';
+import {
+  bash,
+  ENVIRONMENT,
+  type GuestUnderTest,
+  must,
+  PATIENCE_MS,
+  startFileServer,
+} from '../guest-under-test.ts';
 
 const MAX_BYTES = 64 * 1024 * 1024;
 
@@ -10,16 +17,7 @@ export function describeFiles(guest: () => GuestUnderTest): void {
   let cwd: string;
 
   beforeAll(async () => {
-    cwd = `${guest().work}/file-suite`;
-    await bash(guest(), `mkdir -p ${cwd}`);
-    files = must(
-      await FileServer.start(guest().link, {
-        cwd,
-        environment: ENVIRONMENT,
-        readyTimeoutMs: PATIENCE_MS,
-        program: `${guest().programs}/files`,
-      }),
-    );
+    ({ files, cwd } = await startFileServer(guest(), 'file-suite'));
   });
   afterAll(async () => {
     await files.dispose();
