@@ -15,32 +15,22 @@ import {
   sha256Of,
 } from './file-headers.ts';
 import { type FilePath, filePathOf, pathOfText } from './file-path.ts';
-import { readTransfer, writeTransfer } from './file-transfer.ts';
 import { type OwnSession, ownSession } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute } from './route.ts';
 import { EVENT_STREAM_MEDIA_TYPE } from './session-stream.ts';
+import { readTransfer, TRANSFER_ERRORS, writeTransfer } from './session-transfer.ts';
 
 const FILE_PATH = '/v1/sessions/{session_id}/files/{path}';
 const ARCHIVE_PATH = '/v1/sessions/{session_id}/archive';
 const TAR_MEDIA_TYPE = 'application/x-tar';
 
 const SHARED_ERRORS = [
-  'not_found',
   'is_directory',
   'not_a_directory',
   'permission_denied',
   'file_refused',
-  'too_many_transfers',
-  'transfer_failed',
-  'session_not_running',
-  'session_failed',
-  'host_unresponsive',
-  'host_lost',
-  'no_host_available',
-  'host_full',
-  'host_degraded',
-  'sandbox_failed',
+  ...TRANSFER_ERRORS,
 ] as const satisfies readonly ErrorCode[];
 
 const Switch = z.enum(['', 'true']).optional();

@@ -1,6 +1,6 @@
 /** Background processes of a session: they outlive the call that starts them, and end with the session. */
 import * as z from 'zod';
-import { type ErrorCode, failure } from '../../shared/errors.ts';
+import { failure } from '../../shared/errors.ts';
 import { newId } from '../../shared/ids.ts';
 import {
   LogEventSchema,
@@ -18,27 +18,13 @@ import {
 import { invalid, JSON_MEDIA_TYPE } from '../middleware/body.ts';
 import { Refusal } from '../middleware/refusal.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
-import { readTransfer } from './file-transfer.ts';
 import { notFound, type OwnSession, ownSession } from './own-session.ts';
 import { reply } from './reply.ts';
 import { defineRoute } from './route.ts';
 import { EVENT_STREAM_MEDIA_TYPE } from './session-stream.ts';
+import { readTransfer, TRANSFER_ERRORS } from './session-transfer.ts';
 
 const PATH = '/v1/sessions/{session_id}/processes';
-
-const ERRORS = [
-  'not_found',
-  'too_many_transfers',
-  'transfer_failed',
-  'session_not_running',
-  'session_failed',
-  'host_unresponsive',
-  'host_lost',
-  'no_host_available',
-  'host_full',
-  'host_degraded',
-  'sandbox_failed',
-] as const satisfies readonly ErrorCode[];
 
 const startProcess = defineRoute({
   method: 'POST',
@@ -55,7 +41,7 @@ const startProcess = defineRoute({
       .describe("Beside the session's own."),
   }),
   answers: { 201: { description: 'It runs', content: { [JSON_MEDIA_TYPE]: ProcessSchema } } },
-  errors: [...ERRORS, 'too_many_programs', 'program_not_started'],
+  errors: [...TRANSFER_ERRORS, 'too_many_programs', 'program_not_started'],
   handle: async (exchange, { params, body }) => {
     const session = await ownSession(exchange, params.session_id);
     const started = await ask(session, ProcessSchema, {
@@ -76,7 +62,7 @@ const listProcesses = defineRoute({
   summary: 'The background processes of a session, those that have ended among them',
   access: { kind: 'tenant', scopes: ['sessions:read'] },
   answers: { 200: { description: 'All that are known', content: { [JSON_MEDIA_TYPE]: ProcessListSchema } } },
-  errors: ERRORS,
+  errors: TRANSFER_ERRORS,
   handle: async (exchange, { params }) => {
     const session = await ownSession(exchange, params.session_id);
     return reply(200, await ask(session, ProcessListSchema, { operation: 'process_list' }));
@@ -90,7 +76,7 @@ const getProcess = defineRoute({
   summary: 'One background process, running or ended',
   access: { kind: 'tenant', scopes: ['sessions:read'] },
   answers: { 200: { description: 'The process', content: { [JSON_MEDIA_TYPE]: ProcessSchema } } },
-  errors: ERRORS,
+  errors: TRANSFER_ERRORS,
   handle: async (exchange, { params }) => {
     const session = await ownSession(exchange, params.session_id);
     const process_id = processIdOf(params.process_id);
@@ -126,7 +112,7 @@ const readLogs = defineRoute({
       content: { [JSON_MEDIA_TYPE]: LogsSchema, [EVENT_STREAM_MEDIA_TYPE]: StreamTextSchema },
     },
   },
-  errors: ERRORS,
+  errors: TRANSFER_ERRORS,
   handle: async (exchange, { params, query }) => {
     const { headers } = exchange.request;
     const session = await ownSession(exchange, params.session_id);
@@ -191,7 +177,7 @@ const waitForProcess = defineRoute({
       content: { [JSON_MEDIA_TYPE]: WaitedSchema },
     },
   },
-  errors: ERRORS,
+  errors: TRANSFER_ERRORS,
   handle: async (exchange, { params, body }) => {
     const session = await ownSession(exchange, params.session_id);
     const { timeout_ms, ...conditions } = body;
@@ -236,7 +222,7 @@ const stopProcess = defineRoute({
       .describe('Between TERM and KILL; 0 for KILL at once.'),
   }),
   answers: { 200: { description: 'It has ended', content: { [JSON_MEDIA_TYPE]: ProcessSchema } } },
-  errors: ERRORS,
+  errors: TRANSFER_ERRORS,
   handle: async (exchange, { params, query }) => {
     const session = await ownSession(exchange, params.session_id);
     const process_id = processIdOf(params.process_id);

@@ -1,6 +1,6 @@
 /** Asks a session object for a transfer: bytes pass through as they are, refusals as values. */
 import * as z from 'zod';
-import { type Failure, type Outcome, success } from '../../shared/errors.ts';
+import { type ErrorCode, type Failure, type Outcome, success } from '../../shared/errors.ts';
 import {
   type TransferHead,
   TransferHeadSchema,
@@ -13,6 +13,21 @@ import { FILE_HEADERS, INTERNAL_HEADERS, INTERNAL_PATHS } from '../objects/sessi
 import { SAFE, UNSAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
 import { asciiJson, failureIn } from './session-stream.ts';
+
+/** What any transfer of a session may be refused with. */
+export const TRANSFER_ERRORS = [
+  'not_found',
+  'too_many_transfers',
+  'transfer_failed',
+  'session_not_running',
+  'session_failed',
+  'host_unresponsive',
+  'host_lost',
+  'no_host_available',
+  'host_full',
+  'host_degraded',
+  'sandbox_failed',
+] as const satisfies readonly ErrorCode[];
 
 const INTERNAL_URL = `https://session${INTERNAL_PATHS.files}`;
 const HeadHeaderSchema = z

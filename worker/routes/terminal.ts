@@ -12,6 +12,7 @@ import { UNSAFE } from './object-calls.ts';
 import { type OwnSession, ownSession } from './own-session.ts';
 import { defineRoute } from './route.ts';
 import { asciiJson, failureIn } from './session-stream.ts';
+import { TRANSFER_ERRORS } from './session-transfer.ts';
 
 const Side = z.coerce.number().int().min(1).max(4_096).optional();
 
@@ -39,21 +40,7 @@ export const terminal = defineRoute({
       'From a page, `sandgate.terminal` and `sandgate.bearer.` with the token, which then needs no `Authorization`.',
   },
   answers: { 101: { description: 'The socket' } },
-  errors: [
-    'not_found',
-    'too_many_programs',
-    'too_many_transfers',
-    'program_not_started',
-    'transfer_failed',
-    'session_not_running',
-    'session_failed',
-    'host_unresponsive',
-    'host_lost',
-    'no_host_available',
-    'host_full',
-    'host_degraded',
-    'sandbox_failed',
-  ],
+  errors: [...TRANSFER_ERRORS, 'too_many_programs', 'program_not_started'],
   handle: async (exchange, { params, query }) => {
     const { headers } = exchange.request;
     const session = await ownSession(exchange, params.session_id);

@@ -23,7 +23,6 @@ import { accept, cursorOf, find, list, readersFault, receiptExport, receiptOf, s
 import { createSession, formerCreate, notFound, viewOf } from './creation.ts';
 import { type EdgeCall, EdgeCalls } from './edge-calls/edge-calls.ts';
 import { confirmGone, endSession, loseHost, resumeEnding } from './ending.ts';
-import { serveTransfer } from './file-calls.ts';
 import { readCaller, readEventsPath, readExecuteInput } from './internal-request.ts';
 import {
   type CreateInput,
@@ -39,6 +38,7 @@ import {
 import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { SessionRuntime } from './runtime.ts';
 import { openTerminal } from './terminal.ts';
+import { serveTransfer } from './transfer-calls.ts';
 
 export class SessionObject extends DurableObject<Env> implements SessionPort {
   #configuration: Configuration | undefined;

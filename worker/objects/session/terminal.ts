@@ -1,22 +1,13 @@
 /** A client's socket on a terminal: opened when the host has the terminal, closed with it, and never kept. */
-import { failure } from '../../../shared/errors.ts';
-import { readTransferRequest, refused, stateFault } from './file-calls.ts';
-import { readCaller } from './internal-request.ts';
+
 import type { SessionRuntime } from './runtime.ts';
 import { TerminalSocket } from './terminal-socket.ts';
+import { beginTransfer, refused } from './transfer-calls.ts';
 
 export async function openTerminal(runtime: SessionRuntime, request: Request): Promise<Response> {
-  const caller = readCaller(request);
-  const asked = readTransferRequest(request);
-  if (caller === undefined || asked?.operation !== 'terminal_attach')
-    return refused(failure('internal', 'internal request: terminal'));
-  const fault = stateFault(runtime, caller);
-  if (fault !== undefined) return refused(fault);
-  const begun = await runtime.transfers.begin(asked);
+  const begun = await beginTransfer(runtime, request, ({ operation }) => operation === 'terminal_attach');
   if (!begun.ok) return refused(begun);
-  const transfer = begun.value;
-  const head = await transfer.head;
-  if (!head.ok) return refused(head);
+  const { transfer } = begun;
   const { 0: client, 1: server } = new WebSocketPair();
   server.binaryType = 'arraybuffer';
   // Not one that survives hibernation: what it is attached to does not either.

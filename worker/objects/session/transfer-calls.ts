@@ -9,6 +9,7 @@ import { SSE_HEARTBEAT_MS } from '../../../shared/limits.ts';
 import { LogEventSchema } from '../../../shared/program.ts';
 import {
   TRANSFER_CHUNK_BYTES,
+  type TransferHead,
   type TransferRequest,
   TransferRequestSchema,
 } from '../../../shared/transfer.ts';
@@ -23,18 +24,10 @@ import type { Transfer, TransferFailure } from './transfer.ts';
 const LEAST_READ_BYTES = 16_384;
 
 export async function serveTransfer(runtime: SessionRuntime, request: Request): Promise<Response> {
-  const caller = readCaller(request);
-  const asked = readTransferRequest(request);
-  if (caller === undefined || asked === undefined)
-    return refused(failure('internal', 'internal request: transfer'));
-  const fault = stateFault(runtime, caller);
-  if (fault !== undefined) return refused(fault);
-  const begun = await runtime.transfers.begin(asked);
+  const begun = await beginTransfer(runtime, request);
   if (!begun.ok) return refused(begun);
-  const transfer = begun.value;
-  const head = await transfer.head;
-  if (!head.ok) return refused(head);
-  const headers = { [FILE_HEADERS.head]: JSON.stringify(head.value) };
+  const { asked, transfer, head } = begun;
+  const headers = { [FILE_HEADERS.head]: JSON.stringify(head) };
   switch (asked.operation) {
     case 'write':
     case 'extract':
@@ -47,19 +40,44 @@ export async function serveTransfer(runtime: SessionRuntime, request: Request): 
       if (asked.follow) return new Response(events(transfer, LOGS), { headers });
       return new Response(download(transfer, null), { headers });
     default: {
-      const { length } = head.value;
+      const { length } = head;
       if (length === 0 || (asked.operation === 'read' && asked.head)) return new Response(null, { headers });
       return new Response(download(transfer, length), { headers });
     }
   }
 }
 
-export function readTransferRequest(request: Request): TransferRequest | undefined {
+export interface BegunTransfer {
+  ok: true;
+  asked: TransferRequest;
+  transfer: Transfer;
+  head: TransferHead;
+}
+
+/** The transfer that a request asks for, once the host has taken it; `isWanted` says which the caller can serve. */
+export async function beginTransfer(
+  runtime: SessionRuntime,
+  request: Request,
+  isWanted: (asked: TransferRequest) => boolean = () => true,
+): Promise<BegunTransfer | TransferFailure> {
+  const caller = readCaller(request);
+  const asked = readTransferRequest(request);
+  if (caller === undefined || asked === undefined || !isWanted(asked))
+    return failure('internal', 'internal request: transfer');
+  const fault = stateFault(runtime, caller);
+  if (fault !== undefined) return fault;
+  const begun = await runtime.transfers.begin(asked);
+  if (!begun.ok) return begun;
+  const head = await begun.value.head;
+  return head.ok ? { ok: true, asked, transfer: begun.value, head: head.value } : head;
+}
+
+function readTransferRequest(request: Request): TransferRequest | undefined {
   const text = request.headers.get(FILE_HEADERS.request);
   return text === null ? undefined : TransferRequestSchema.safeParse(JSON.parse(text)).data;
 }
 
-export function stateFault({ row }: SessionRuntime, caller: Caller): Failure | undefined {
+function stateFault({ row }: SessionRuntime, caller: Caller): Failure | undefined {
   const record = row.ownedBy(caller);
   if (record === undefined || record.state === 'destroying') {
     const missing = notFound();

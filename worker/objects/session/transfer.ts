@@ -1,5 +1,5 @@
 /** One transfer as the session object sees it: what the host says of it, and the bytes under its window. */
-import { type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
+import { type Failure, failure, success } from '../../../shared/errors.ts';
 import type { TransferDown, TransferUp } from '../../../shared/frames.ts';
 import { isErrorCode } from '../../../shared/problem.ts';
 import {
@@ -170,10 +170,4 @@ export class Transfer {
       this.fail(failure('host_unresponsive', 'the transfer moved nothing for too long'));
     }, SILENCE_MS);
   }
-}
-
-export function ofOutcome<T>(outcome: { ok: true; value: T } | TransferFailure): Outcome<T> {
-  if (outcome.ok) return outcome;
-  const { size: _, ...plain } = outcome;
-  return plain;
 }
