@@ -94,6 +94,24 @@ export const ERRORS = {
     reason: 'too many terminals or background processes of this session at once',
   },
   program_not_started: { status: 422, retryable: false, reason: 'the program could not be started' },
+  // Snapshots
+  suspend_failed: {
+    status: 503,
+    retryable: true,
+    reason: 'no snapshot could be made; the session runs on as it was',
+  },
+  snapshot_mismatch: {
+    status: 409,
+    retryable: false,
+    reason: 'no host has the image, the runsc version, the platform and the CPU features of the snapshot',
+  },
+  snapshot_damaged: {
+    status: 422,
+    retryable: false,
+    reason: 'what is stored of the snapshot does not verify',
+  },
+  restore_failed: { status: 503, retryable: true, reason: 'no sandbox could be made of the snapshot' },
+  storage_unavailable: { status: 503, retryable: true, reason: 'snapshots cannot be stored or read now' },
   // Hosts
   no_host_available: { status: 503, retryable: true, reason: 'no host has room' },
   host_unresponsive: { status: 504, retryable: true, reason: 'the host did not answer in time' },

@@ -7,8 +7,16 @@ import { EnvelopeSchema } from './dsse.ts';
 import { concatBytes, utf8 } from './encoding.ts';
 import { failure, type Outcome, success } from './errors.ts';
 import { ExecutionOutcomeSchema, StreamNameSchema } from './execution.ts';
-import { ExecutionIdSchema, HostIdSchema, ImageDigestSchema, SessionIdSchema } from './ids.ts';
+import {
+  ExecutionIdSchema,
+  HostIdSchema,
+  ImageDigestSchema,
+  SessionIdSchema,
+  Sha256Schema,
+  SnapshotIdSchema,
+} from './ids.ts';
 import { MAX_FRAME_BYTES } from './limits.ts';
+import { SNAPSHOT_UP_FRAMES } from './snapshot.ts';
 import { TRANSFER_DOWN_SCHEMAS, TRANSFER_UP_SCHEMAS } from './transfer.ts';
 
 export const PROTOCOL_VERSION = 1;
@@ -84,6 +92,8 @@ export const SessionLinkUpSchema = z.discriminatedUnion('type', [
     image: ImageDigestSchema,
     runsc_version: z.string().max(64),
     runsc_platform: z.string().max(64),
+    /** The snapshot that the sandbox was made of. */
+    snapshot_id: SnapshotIdSchema.optional(),
   }),
   Sequenced.extend({
     type: z.literal('started'),
@@ -142,6 +152,10 @@ export const SessionLinkUpSchema = z.discriminatedUnion('type', [
     type: z.literal('sandbox_lost'),
     reason: z.enum(['oom', 'crashed', 'host_restarted', 'destroyed']),
   }),
+  Sequenced.extend(SNAPSHOT_UP_FRAMES.paused),
+  Sequenced.extend(SNAPSHOT_UP_FRAMES.resumed),
+  Sequenced.extend(SNAPSHOT_UP_FRAMES.suspended),
+  Sequenced.extend(SNAPSHOT_UP_FRAMES.suspend_failed),
   ...TRANSFER_UP_SCHEMAS,
 ]);
 export type SessionLinkUp = z.infer<typeof SessionLinkUpSchema>;
@@ -180,6 +194,8 @@ export const ControlLinkUpSchema = z.discriminatedUnion('type', [
     agent_version: z.string().max(64),
     runsc_version: z.string().max(64),
     runsc_platform: z.string().max(64),
+    /** What a snapshot must have been made with to be restored here; without it the host restores none. */
+    cpu_features_sha256: Sha256Schema.optional(),
     images: OfferedImagesSchema,
     capacity: z.strictObject({ sandboxes: z.int().min(0) }),
     /** By the host's own clock. One that is too far from the edge's gets no sessions: it would refuse every grant. */

@@ -17,6 +17,7 @@ import {
 import { GRANT_LIFETIME_S, MAX_CLOCK_SKEW_S, MAX_TIMEOUT_MS } from './limits.ts';
 import { NetworkSchema } from './network.ts';
 import { ResourceLimitsSchema } from './session.ts';
+import { RestorePayloadSchema } from './snapshot.ts';
 
 export const GRANT_TYPE = 'exec-grant+jwt';
 export const GRANT_ALGORITHM = 'Ed25519';
@@ -25,7 +26,8 @@ export const GRANT_ALGORITHM = 'Ed25519';
  * What is granted. `attach`: make a sandbox and link it to the session object. `execute`: run one tool call.
  * `stdin` and `interrupt`: act on a running execution. `file`: move bytes of one file or folder, beside executions.
  * `terminal`: make a terminal or attach to it; what is typed there is bound to the link and this transfer. `process`: one
- * act on a background process. `destroy`: end the sandbox of the session.
+ * act on a background process. `pause` and `resume`: stop the sandbox where it stands, and let it go on. `suspend`: store a
+ * checkpoint of it. `destroy`: end the sandbox of the session.
  */
 export const GrantActSchema = z.enum([
   'attach',
@@ -35,6 +37,9 @@ export const GrantActSchema = z.enum([
   'file',
   'terminal',
   'process',
+  'pause',
+  'resume',
+  'suspend',
   'destroy',
 ]);
 export type GrantAct = z.infer<typeof GrantActSchema>;
@@ -87,6 +92,8 @@ export const AttachPayloadSchema = z.strictObject({
   network: NetworkSchema.nullable().default(null),
   /** Head of the session's receipt chain as the edge knows it; `seq` 0 and 64 zeros where there is none yet. */
   chain: z.strictObject({ seq: z.int().min(0), sha256: Sha256Schema }),
+  /** What the sandbox is made of, in place of an empty one. */
+  snapshot: RestorePayloadSchema.nullable().default(null),
 });
 export type AttachPayload = z.infer<typeof AttachPayloadSchema>;
 

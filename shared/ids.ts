@@ -5,6 +5,7 @@ import { toBase64Url, utf8 } from './encoding.ts';
 const HANDLE = '[A-Za-z0-9_-]{22}';
 
 export const ExecutionIdSchema = z.string().regex(new RegExp(`^exe_${HANDLE}$`));
+export const SnapshotIdSchema = z.string().regex(new RegExp(`^snp_${HANDLE}$`));
 export const HostIdSchema = z.string().regex(new RegExp(`^hst_${HANDLE}$`));
 /** A session id carries a keyed tag over (tenant, handle), so a wrong one is refused before any object wakes. */
 export const SessionIdSchema = z.string().regex(new RegExp(`^ses_${HANDLE}[A-Za-z0-9_-]{16}$`));
@@ -16,7 +17,7 @@ export const KeyIdSchema = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/);
 export const DEFAULT_POOL = 'default';
 export const PoolNameSchema = z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/);
 
-export type IdPrefix = 'exe' | 'hst' | 'req' | 'lnk' | 'jti' | 'rct' | 'enr' | 'trf' | 'trm' | 'prc';
+export type IdPrefix = 'exe' | 'hst' | 'req' | 'lnk' | 'jti' | 'rct' | 'enr' | 'trf' | 'trm' | 'prc' | 'snp';
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${randomHandle()}`;

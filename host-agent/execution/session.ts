@@ -93,6 +93,9 @@ export class HostedSession {
     this.#memory.remember(claims.jti, 'done');
     if (claims.act === 'stdin') return this.#writeStdin(claims, payload);
     if (claims.act === 'interrupt') return this.#interrupt(claims);
+    if (claims.act !== 'destroy') {
+      return failure('grant_invalid', `${claims.act} is not carried out by this host`);
+    }
     this.#destroy();
     return undefined;
   }

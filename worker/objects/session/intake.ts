@@ -97,6 +97,12 @@ export class Intake {
         this.#refused(frame);
         this.#took(frame, payload, false);
         return undefined;
+      case 'paused':
+      case 'resumed':
+      case 'suspended':
+      case 'suspend_failed':
+        this.#took(frame, payload, false);
+        return undefined;
       case 'sandbox_lost':
         this.#port.sandboxLost(frame.reason);
         this.#acknowledgement.tookLast(frame.seq);

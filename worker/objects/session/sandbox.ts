@@ -88,6 +88,7 @@ export class SandboxKeeper {
       environment: facts.environment,
       network: await openNetwork(this.#configuration.secretsKey, facts, facts.network),
       chain: { seq: chainSeq, sha256: chainSha256 },
+      snapshot: null,
     };
     const payload = utf8(JSON.stringify(content));
     const grant = await this.#grant('attach', payload);
