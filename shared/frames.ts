@@ -19,7 +19,24 @@ import { MAX_FRAME_BYTES } from './limits.ts';
 import { SNAPSHOT_UP_FRAMES } from './snapshot.ts';
 import { TRANSFER_DOWN_SCHEMAS, TRANSFER_UP_SCHEMAS } from './transfer.ts';
 
-export const PROTOCOL_VERSION = 1;
+/**
+ * Of the links between host and edge. Each end speaks this version and the one before: `hello` offers, `welcome` says what
+ * holds, and nothing that came with a later version is sent to a peer of an earlier one. 2: `welcome` names the version,
+ * `drain`, and `lease_lost`.
+ */
+export const PROTOCOL_VERSION = 2;
+export const OLDEST_PROTOCOL_VERSION = 1;
+
+/** The version that a link has whose host offers `offered`; undefined where there is none that both know. */
+export function agreedProtocol(offered: number): number | undefined {
+  return offered >= OLDEST_PROTOCOL_VERSION ? Math.min(offered, PROTOCOL_VERSION) : undefined;
+}
+
+/** Of a link that ends because its two ends have no version in common. */
+export const CLOSE_PROTOCOL_UNKNOWN = 4026;
+/** A host of version 1 takes no fields in a `welcome` that it does not know. */
+const AgreedProtocol = z.int().min(2).optional();
+
 /** Text messages of the application heartbeat; the edge's runtime answers them without waking an object. */
 export const PING_TEXT = 'ping';
 export const PONG_TEXT = 'pong';
@@ -63,6 +80,7 @@ export const SessionLinkDownSchema = z.discriminatedUnion('type', [
     /** Highest sequence number of this stream that the edge has kept; 0 for a new stream. */
     acked_seq: z.int().min(0),
     window_bytes: z.int().min(1),
+    protocol: AgreedProtocol,
   }),
   /** Everything up to `seq` is kept and need not be sent again; it also gives that credit back. */
   z.strictObject({ type: z.literal('ack'), epoch: Epoch, seq: Seq }),
@@ -150,7 +168,8 @@ export const SessionLinkUpSchema = z.discriminatedUnion('type', [
   /** The sandbox is gone, and with it what the session kept in memory and files. */
   Sequenced.extend({
     type: z.literal('sandbox_lost'),
-    reason: z.enum(['oom', 'crashed', 'host_restarted', 'destroyed']),
+    /** `lease_lost`: the host could not reach the edge for so long that it ended the sandbox itself. */
+    reason: z.enum(['oom', 'crashed', 'host_restarted', 'destroyed', 'lease_lost']),
   }),
   Sequenced.extend(SNAPSHOT_UP_FRAMES.paused),
   Sequenced.extend(SNAPSHOT_UP_FRAMES.resumed),
@@ -172,8 +191,11 @@ export const ControlLinkDownSchema = z.discriminatedUnion('type', [
     epoch: Epoch,
     /** What time it is at the edge, for a host that said what time it has. */
     edge_time_ms: z.int().min(0).optional(),
+    protocol: AgreedProtocol,
   }),
   z.strictObject({ type: z.literal('key_set'), key_set: z.string().max(16_384) }),
+  /** Whether the host is to take no new sandboxes, as its operator wants it. */
+  z.strictObject({ type: z.literal('drain'), draining: z.boolean() }),
   /** `attach` and, for a session whose own link is down, `destroy`. */
   CommandFrameSchema,
 ]);

@@ -73,8 +73,9 @@ export const LINK_HEADERS = {
 /**
  * Why a host gets no new sessions though it is connected. `degraded`: it cannot journal. `clock_skew`: its clock is too far
  * from the edge's, until it is set. `receipts_refused`: what it signed was refused again and again; ends when it enrols anew.
+ * `cordoned`: its operator wants it so. `draining`: the host was told so too, and takes none from any edge.
  */
-export const HostFaultSchema = z.enum(['degraded', 'clock_skew', 'receipts_refused']);
+export const HostFaultSchema = z.enum(['degraded', 'clock_skew', 'receipts_refused', 'cordoned', 'draining']);
 export type HostFault = z.infer<typeof HostFaultSchema>;
 
 export const OperatorHostSchema = z.object({

@@ -60,6 +60,10 @@ export const GRANT_MEMORY_S = 86_400;
 export const HEARTBEAT_INTERVAL_MS = 10_000;
 export const HEARTBEAT_JITTER = 0.2;
 export const HOST_SUSPECT_MS = 20_000;
+/** A host that the edge has not answered for so long, by its own monotonic clock, stands still: nothing runs, nothing begins … */
+export const HOST_LEASE_MS = 30_000;
+/** … and after this its sandboxes are gone, well before the edge may give their sessions to another host. */
+export const HOST_LEASE_END_MS = 40_000;
 export const HOST_DEAD_MS = 45_000;
 export const SSE_HEARTBEAT_MS = 10_000;
 

@@ -14,6 +14,7 @@ import { ControlLink } from './control-link.ts';
 import { EdgeLinks } from './edge-links.ts';
 import { type HostIdentity, identityOf } from './enrolment.ts';
 import { KeyRing } from './key-ring.ts';
+import { Lease, type LeaseTiming } from './lease.ts';
 import { CLOSE_GOING_AWAY, type LinkTiming } from './link-socket.ts';
 import { reconnectDelayMs } from './reconnect-delay.ts';
 import { verifySignature } from './verify-signature.ts';
@@ -31,6 +32,7 @@ export interface AgentOptions {
   onJournalWrite?: (durationMs: number, bytes: number) => void;
   timing?: Partial<LinkTiming>;
   abandonAfterMs?: number;
+  lease?: Partial<LeaseTiming>;
   signal: AbortSignal;
 }
 
@@ -121,6 +123,7 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
   const ready = new Promise<void>((resolve) => {
     setReady = resolve;
   });
+  const lease = new Lease({ ...options.lease, onChange: (state) => attachments.setLease(state) });
   const control = new ControlLink({
     hostId,
     agentVersion: options.agentVersion,
@@ -130,6 +133,7 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
     verifyGrant: verify,
     attachments,
     isDegraded: () => journal.degraded,
+    onHeard: (sentAtMs) => lease.renew(sentAtMs),
     onUp: () => {
       log.info({ event: 'ready', host_id: hostId });
       setReady();
@@ -168,6 +172,7 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
     },
     async stop(patienceMs = 0, hurrying) {
       attachments.isDraining = true;
+      lease.stop();
       await attachments.stop(wait(patienceMs, undefined, { signal: hurrying, ref: false }).catch(() => {}));
       control.close(CLOSE_GOING_AWAY);
       await journal.close();

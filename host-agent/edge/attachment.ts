@@ -5,6 +5,7 @@ import type { LostReason, Sandbox } from '../sandbox/port.ts';
 import { Transfers } from '../transfers/transfers.ts';
 import type { EdgeLinks } from './edge-links.ts';
 import type { HeldSession, SessionEnd } from './held-session.ts';
+import type { LeaseState } from './lease.ts';
 import { CLOSE_GOING_AWAY, CLOSE_NORMAL, type LinkTiming } from './link-socket.ts';
 import { SessionLink } from './session-link.ts';
 
@@ -31,6 +32,10 @@ export class Attachment implements HeldSession {
   readonly #transfers: Transfers;
   readonly #dependencies: AttachmentDependencies;
   #isCut = false;
+  #isEndedByLease = false;
+  #goOn: (() => void) | undefined;
+  /** Resolves when the host has its lease. */
+  #leased: Promise<void> = Promise.resolve();
   #resolveCut: (end: SessionEnd) => void = () => {};
 
   constructor(binding: SessionBinding, sandbox: Sandbox, dependencies: AttachmentDependencies) {
@@ -42,7 +47,10 @@ export class Attachment implements HeldSession {
       sessionId: binding.sessionId,
       epoch: binding.epoch,
       ...links.session(binding),
-      onCommand: ({ grant, payload }) => this.#session.handleCommand(grant, payload),
+      onCommand: async ({ grant, payload }) => {
+        await this.#leased;
+        await this.#session.handleCommand(grant, payload);
+      },
       onTransfer: (frame, bytes) => this.#transfers.receive(frame, bytes),
       onDown: () => this.#transfers.linkDown(),
       onFenced: () => this.#cut('fenced'),
@@ -69,6 +77,36 @@ export class Attachment implements HeldSession {
 
   get image(): string {
     return this.binding.image;
+  }
+
+  /** A command that comes meanwhile waits; should it wait too long, it is refused for its age. */
+  setLease(state: LeaseState): void {
+    if (state === 'lapsed') {
+      this.#standStill();
+      return;
+    }
+    if (state === 'ended') {
+      this.#isEndedByLease = true;
+      this.#sandbox.destroy().catch((error: unknown) => this.#destroyFailed(error));
+    }
+    this.#goOn?.();
+    this.#goOn = undefined;
+  }
+
+  #standStill(): void {
+    if (this.#goOn !== undefined) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#leased = promise;
+    const goOn = this.#sandbox.standStill?.();
+    this.#goOn = () => {
+      goOn?.();
+      resolve();
+    };
+  }
+
+  #destroyFailed(error: unknown): void {
+    const detail = error instanceof Error ? error.message : 'unknown';
+    this.#dependencies.log.error({ event: 'sandbox_destroy_failed', sandbox_id: this.#sandbox.id, detail });
   }
 
   async destroy(): Promise<void> {
@@ -111,10 +149,7 @@ export class Attachment implements HeldSession {
     clearInterval(watch);
     this.#link.close(end === 'stopped' ? CLOSE_GOING_AWAY : CLOSE_NORMAL);
     // First the sandbox: while it lives, a program that nobody reads from has to wait.
-    await this.#sandbox.destroy().catch((error: unknown) => {
-      const detail = error instanceof Error ? error.message : 'unknown';
-      log.error({ event: 'sandbox_destroy_failed', sandbox_id: this.#sandbox.id, detail });
-    });
+    await this.#sandbox.destroy().catch((error: unknown) => this.#destroyFailed(error));
     this.#link.abandon();
     await Promise.all([this.#session.end(), this.#transfers.end()]);
     if (end !== 'stopped') journal.detached(sessionId, epoch, true);
@@ -122,7 +157,13 @@ export class Attachment implements HeldSession {
     return end;
   }
 
-  async #tellLost(reason: LostReason): Promise<SessionEnd> {
+  get #leaseLost(): 'lease_lost' | 'crashed' {
+    return this.#link.protocol >= 2 ? 'lease_lost' : 'crashed';
+  }
+
+  async #tellLost(lost: LostReason): Promise<SessionEnd> {
+    // Once it has ended it stays so for this sandbox, whatever becomes of the lease.
+    const reason = this.#isEndedByLease && lost === 'destroyed' ? this.#leaseLost : lost;
     await this.#session.end();
     if (this.#isCut) return 'fenced';
     this.#dependencies.journal.detached(this.binding.sessionId, this.binding.epoch, false);

@@ -9,6 +9,7 @@ import type { Sandboxes } from '../sandbox/port.ts';
 import { Attachment, type AttachmentDependencies } from './attachment.ts';
 import { Delivery } from './delivery.ts';
 import type { HeldSession } from './held-session.ts';
+import type { LeaseState } from './lease.ts';
 
 export interface AttachmentsOptions extends AttachmentDependencies {
   sandboxes: Sandboxes;
@@ -24,6 +25,8 @@ export class Attachments {
   readonly #starting = new Map<string, { jti: string; epoch: number; done: Promise<unknown> }>();
   #isStopped = false;
   #isDraining = false;
+  #isDrainedByEdge = false;
+  #lease: LeaseState = 'held';
 
   constructor(options: AttachmentsOptions) {
     this.#options = options;
@@ -31,12 +34,27 @@ export class Attachments {
 
   /** No new sandbox is taken; those that live go on. */
   get isDraining(): boolean {
-    return this.#isDraining;
+    return this.#isDraining || this.#isDrainedByEdge;
   }
 
   set isDraining(isDraining: boolean) {
     this.#isDraining = isDraining;
     this.#options.onChange();
+  }
+
+  /** As the operator of the edge wants it, beside what is wanted on this machine. */
+  drainForEdge(isDraining: boolean): void {
+    if (this.#isDrainedByEdge === isDraining) return;
+    this.#isDrainedByEdge = isDraining;
+    this.#options.log.info({ event: isDraining ? 'draining' : 'taking_sandboxes', reason: 'edge' });
+    this.#options.onChange();
+  }
+
+  /** What this host may do at all without a word from the edge. */
+  setLease(state: LeaseState): void {
+    this.#lease = state;
+    this.#options.log.warn({ event: 'lease', reason: state, count: this.count });
+    for (const held of this.#held.values()) held.setLease(state);
   }
 
   /** Digests of the images that sandboxes run on, one for each sandbox. */
@@ -76,7 +94,9 @@ export class Attachments {
     if (refused !== undefined) return refused;
     const sequence = checkSequence(claims, known?.seq ?? 0);
     if (!sequence.ok) return sequence;
-    if (this.#isDraining) return failure('host_full', 'the host is draining');
+    if (this.isDraining) return failure('host_full', 'the host is draining');
+    if (this.#lease !== 'held')
+      return failure('host_degraded', 'the host has not heard of the edge for long');
     const freed = this.#held.get(claims.sid)?.holdsSandbox === true ? 1 : 0;
     if (this.count - freed >= sandboxes.facts.capacity) {
       return failure('host_full', 'no room for another sandbox');
@@ -171,6 +191,7 @@ export class Attachments {
 
   #hold(sessionId: string, held: HeldSession): void {
     this.#held.set(sessionId, held);
+    if (this.#lease !== 'held') held.setLease(this.#lease);
     void held.gone.finally(() => {
       if (this.#held.get(sessionId) === held) this.#held.delete(sessionId);
       this.#options.onChange();

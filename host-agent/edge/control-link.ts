@@ -6,7 +6,6 @@ import {
   ControlLinkDownSchema,
   type ControlLinkUp,
   encodeFrame,
-  PROTOCOL_VERSION,
 } from '../../shared/frames.ts';
 import type { GrantClaims } from '../../shared/grant.ts';
 import { SessionIdSchema, TenantSchema } from '../../shared/ids.ts';
@@ -34,6 +33,7 @@ export interface ControlLinkOptions {
   attachments: Attachments;
   isDegraded: () => boolean;
   onUp: () => void;
+  onHeard: (sentAtMs: number) => void;
   log: Log;
   timing?: Partial<LinkTiming>;
 }
@@ -57,13 +57,14 @@ export class ControlLink {
       headers: options.target.headers,
       prove: options.target.prove,
       schema: ControlLinkDownSchema,
-      hello: () => this.#hello(),
+      hello: (protocol) => this.#hello(protocol),
       onFrame: (header, payload) => this.#receive(header, payload),
       onDown: () => {
         this.#connectionCount += 1;
         this.#assembler.reset();
       },
       onHeartbeat: () => this.reportLoad(),
+      onHeard: options.onHeard,
       log: options.log,
       timing: options.timing,
     });
@@ -106,12 +107,12 @@ export class ControlLink {
     this.#send({ type: 'images', images });
   }
 
-  #hello(): ControlLinkUp {
+  #hello(protocol: number): ControlLinkUp {
     const { facts, hostId, agentVersion } = this.#options;
     this.#offeredImages = facts.images;
     return {
       type: 'hello',
-      protocol: PROTOCOL_VERSION,
+      protocol,
       host_id: hostId,
       agent_version: agentVersion,
       runsc_version: facts.runscVersion.slice(0, 64),
@@ -145,6 +146,9 @@ export class ControlLink {
         if (this.#socket.isEstablished === (header.type === 'welcome')) return `${header.type} out of order`;
         if (header.type === 'welcome') this.#compareClocks(header.edge_time_ms);
         return this.#takeKeySet(header.key_set);
+      case 'drain':
+        this.#options.attachments.drainForEdge(header.draining);
+        return undefined;
       case 'command': {
         if (!this.#socket.isEstablished) return 'a command before the welcome';
         const assembled = this.#assembler.add(header, payload);

@@ -60,6 +60,9 @@ export class Delivery implements HeldSession {
     this.#link.connect();
   }
 
+  /** Only news: nothing of it runs. */
+  setLease(): void {}
+
   async destroy(): Promise<void> {
     await this.fence();
   }

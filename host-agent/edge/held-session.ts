@@ -1,4 +1,5 @@
 /** A session of which this host still has something: a living sandbox, or only news of one that is gone. */
+import type { LeaseState } from './lease.ts';
 
 /** `told`: the edge knows. `fenced`: it does not want to. `abandoned`: it was silent too long. `stopped`: we stop. */
 export type SessionEnd = 'told' | 'fenced' | 'abandoned' | 'stopped';
@@ -10,6 +11,8 @@ export interface HeldSession {
   readonly image: string | undefined;
   /** Settles when nothing of it is left on the host. */
   readonly gone: Promise<SessionEnd>;
+  /** What the lease of the host allows: its sandbox runs, stands still, or ends. */
+  setLease(state: LeaseState): void;
   /** Ends the sandbox and tells the edge, as long as it listens. */
   destroy(): Promise<void>;
   /** A newer epoch of the session takes its place: this one counts no more. */

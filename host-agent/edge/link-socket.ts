@@ -5,7 +5,16 @@
 import { WebSocket } from 'undici';
 import type * as z from 'zod';
 import { utf8 } from '../../shared/encoding.ts';
-import { ChallengeFrameSchema, decodeFrame, encodeFrame, PING_TEXT, PONG_TEXT } from '../../shared/frames.ts';
+import {
+  ChallengeFrameSchema,
+  CLOSE_PROTOCOL_UNKNOWN,
+  decodeFrame,
+  encodeFrame,
+  OLDEST_PROTOCOL_VERSION,
+  PING_TEXT,
+  PONG_TEXT,
+  PROTOCOL_VERSION,
+} from '../../shared/frames.ts';
 import { HEARTBEAT_INTERVAL_MS, HEARTBEAT_JITTER, HOST_SUSPECT_MS } from '../../shared/limits.ts';
 import type { Log } from '../logging/log.ts';
 import { LinkTransport } from './link-transport.ts';
@@ -22,6 +31,8 @@ const MAX_BUFFERED_BYTES = 16 * 1024 * 1024;
 export const CLOSE_NORMAL = 1000;
 export const CLOSE_GOING_AWAY = 4001;
 const CLOSE_VIOLATION = 4008;
+/** What an edge of a former version closes a link with whose `hello` offers a later one. */
+const CLOSED_AS_VIOLATION = 1008;
 const NO_PAYLOAD = new Uint8Array(0);
 export type CloseCode = typeof CLOSE_NORMAL | typeof CLOSE_GOING_AWAY;
 
@@ -32,13 +43,16 @@ export interface LinkSocketOptions<Down> {
   headers: () => Record<string, string>;
   schema: z.ZodType<Down>;
   prove: (nonce: string) => Promise<string>;
-  hello: () => object;
+  /** Offers this version of the protocol. */
+  hello: (protocol: number) => object;
   /** Gives a reason where the frame breaks the protocol: the link is closed then. */
   onFrame: (header: Down, payload: Uint8Array) => string | undefined;
   onDown: () => void;
   /** Whether the edge takes several frames in one message. */
   bundles?: boolean;
   onHeartbeat?: () => void;
+  /** The edge has heard what was sent at this moment of the monotonic clock. */
+  onHeard?: (sentAtMs: number) => void;
   log: Log;
   timing?: Partial<LinkTiming>;
 }
@@ -58,6 +72,8 @@ interface Connection {
   establishedAtMs: number;
   timers: Set<NodeJS.Timeout>;
   pongTimer: NodeJS.Timeout | undefined;
+  /** When the edge was sent what it has not answered yet: `hello`, then pings. */
+  sentAtMs: number[];
 }
 
 export class LinkSocket<Down> {
@@ -66,6 +82,7 @@ export class LinkSocket<Down> {
   #connection: Connection | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
   #failedAttempts = 0;
+  #offeredProtocol = PROTOCOL_VERSION;
   #closed = false;
 
   constructor(options: LinkSocketOptions<Down>) {
@@ -103,6 +120,7 @@ export class LinkSocket<Down> {
       establishedAtMs: 0,
       timers: new Set(),
       pongTimer: undefined,
+      sentAtMs: [],
     };
     this.#connection = connection;
     const isCurrent = (): boolean => this.#connection === connection;
@@ -115,7 +133,9 @@ export class LinkSocket<Down> {
     // An `error` is always followed by `close`, which is handled there.
     socket.addEventListener('error', () => {});
     socket.addEventListener('close', ({ code }) => {
-      if (isCurrent()) this.#drop(`closed with ${code}`);
+      if (!isCurrent()) return;
+      if (connection.phase === 'proved') this.#offerOther(code);
+      this.#drop(`closed with ${code}`);
     });
   }
 
@@ -126,6 +146,7 @@ export class LinkSocket<Down> {
     connection.phase = 'established';
     connection.establishedAtMs = performance.now();
     this.#options.log.info({ event: 'link_up', link: this.#options.name });
+    this.#heard(connection);
     this.#beat(connection);
   }
 
@@ -165,7 +186,23 @@ export class LinkSocket<Down> {
     if (text !== PONG_TEXT) return 'a text message that is not pong';
     clearTimeout(connection.pongTimer);
     connection.pongTimer = undefined;
+    this.#heard(connection);
     return undefined;
+  }
+
+  /** Answers come in the order of what they answer. */
+  #heard(connection: Connection): void {
+    const sentAtMs = connection.sentAtMs.shift();
+    if (sentAtMs !== undefined) this.#options.onHeard?.(sentAtMs);
+  }
+
+  /** An edge that does not know the version which was offered ends the link: next time it is offered the other. */
+  #offerOther(code: number): void {
+    if (code !== CLOSE_PROTOCOL_UNKNOWN && code !== CLOSED_AS_VIOLATION) return;
+    const { log, name } = this.#options;
+    log.warn({ event: 'protocol_refused', link: name, version: this.#offeredProtocol });
+    this.#offeredProtocol =
+      this.#offeredProtocol === PROTOCOL_VERSION ? OLDEST_PROTOCOL_VERSION : PROTOCOL_VERSION;
   }
 
   #receiveFrame(connection: Connection, data: unknown): string | undefined {
@@ -189,7 +226,8 @@ export class LinkSocket<Down> {
     const signature = await this.#options.prove(nonce);
     if (this.#connection !== connection) return;
     connection.socket.send(encodeFrame({ type: 'proof', signature }));
-    connection.socket.send(encodeFrame(this.#options.hello()));
+    connection.sentAtMs.push(performance.now());
+    connection.socket.send(encodeFrame(this.#options.hello(this.#offeredProtocol)));
     connection.phase = 'proved';
   }
 
@@ -197,6 +235,7 @@ export class LinkSocket<Down> {
     const { heartbeatMs, pongTimeoutMs, random } = this.#timing;
     const delayMs = heartbeatMs * (1 + HEARTBEAT_JITTER * (2 * random() - 1));
     this.#after(connection, delayMs, () => {
+      connection.sentAtMs.push(performance.now());
       connection.socket.send(PING_TEXT);
       connection.pongTimer ??= this.#after(connection, pongTimeoutMs, () => {
         this.#drop('no pong', CLOSE_GOING_AWAY);

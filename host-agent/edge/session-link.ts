@@ -1,7 +1,7 @@
 /** The link of one sandbox to the object of its session: numbered frames up, acknowledged; granted commands down. */
 import {
   encodeFrameHead,
-  PROTOCOL_VERSION,
+  OLDEST_PROTOCOL_VERSION,
   type SessionLinkDown,
   SessionLinkDownSchema,
   type TransferDown,
@@ -53,6 +53,7 @@ export class SessionLink implements Uplink, TransferWire {
   #commands: Promise<void> = Promise.resolve();
   #waitingCommands = 0;
   #waitingCommandBytes = 0;
+  #protocol = OLDEST_PROTOCOL_VERSION;
   /** Since when the edge does not welcome this link; undefined while it is up. */
   #downSinceMs: number | undefined = performance.now();
 
@@ -64,9 +65,9 @@ export class SessionLink implements Uplink, TransferWire {
       headers: options.headers,
       schema: SessionLinkDownSchema,
       prove: options.prove,
-      hello: () => ({
+      hello: (protocol) => ({
         type: 'hello',
-        protocol: PROTOCOL_VERSION,
+        protocol,
         session_id: options.sessionId,
         epoch: options.epoch,
         stream_id: this.#streamId,
@@ -98,6 +99,11 @@ export class SessionLink implements Uplink, TransferWire {
 
   get isOverfull(): boolean {
     return this.#buffer.isOverfull;
+  }
+
+  /** What the edge agreed to last: nothing later is to be sent. */
+  get protocol(): number {
+    return this.#protocol;
   }
 
   get downForMs(): number {
@@ -162,6 +168,7 @@ export class SessionLink implements Uplink, TransferWire {
     if (welcome.epoch !== this.#options.epoch) return 'a welcome of another epoch';
     // An object that restarted may know of fewer than it acknowledged: what is still held is sent either way.
     if (!this.#buffer.acknowledge(welcome.acked_seq)) return 'a welcome that acknowledges what was not sent';
+    this.#protocol = welcome.protocol ?? OLDEST_PROTOCOL_VERSION;
     this.#buffer.limitWindow(welcome.window_bytes);
     this.#socket.established();
     this.#downSinceMs = undefined;

@@ -27,6 +27,7 @@ export class Freezer implements Wakefulness {
   #holds = 0;
   /** Counts what went to the guest, so that a look at it knows whether it is still true. */
   #traffic = 0;
+  #stills = 0;
   #frozen = false;
   #disposed = false;
 
@@ -42,7 +43,7 @@ export class Freezer implements Wakefulness {
   touch(): void {
     this.#traffic += 1;
     this.#wake();
-    if (this.#holds > 0 || this.#disposed) return;
+    if (this.#holds > 0 || this.#stills > 0 || this.#disposed) return;
     this.#recheckMs = FIRST_RECHECK_MS;
     // Each frame comes here: to set a timer back costs less than to make one.
     if (this.#timer !== undefined && this.#timerMs === this.#idleMs) this.#timer.refresh();
@@ -62,6 +63,22 @@ export class Freezer implements Wakefulness {
     };
   }
 
+  /** Frozen until the returned function is called, whatever runs and whatever comes for the guest meanwhile. */
+  standStill(): () => void {
+    this.#stills += 1;
+    this.#stopTimer();
+    if (!this.#disposed && !this.#frozen) this.#freeze();
+    let still = true;
+    return () => {
+      if (!still) return;
+      still = false;
+      this.#stills -= 1;
+      if (this.#stills > 0) return;
+      this.#wake();
+      this.touch();
+    };
+  }
+
   /** Awake for good: what is to end must be able to. */
   dispose(): void {
     this.#disposed = true;
@@ -70,7 +87,7 @@ export class Freezer implements Wakefulness {
   }
 
   #wake(): void {
-    if (!this.#frozen) return;
+    if (!this.#frozen || (this.#stills > 0 && !this.#disposed)) return;
     this.#frozen = false;
     this.#host.thaw();
   }
@@ -82,7 +99,8 @@ export class Freezer implements Wakefulness {
       this.#host.freeze();
     } catch {
       // It may have been frozen in part.
-      this.#wake();
+      this.#frozen = false;
+      this.#host.thaw();
     }
     return this.#frozen;
   }
@@ -102,7 +120,7 @@ export class Freezer implements Wakefulness {
     this.#timer = undefined;
     const before = this.#traffic;
     const quiet = await this.#host.isQuiet().catch(() => false);
-    if (this.#disposed || this.#holds > 0 || this.#traffic !== before) return;
+    if (this.#disposed || this.#holds > 0 || this.#stills > 0 || this.#traffic !== before) return;
     if (quiet && this.#freeze()) return;
     this.#lookAfter(this.#recheckMs);
     this.#recheckMs = Math.min(2 * this.#recheckMs, LAST_RECHECK_MS);

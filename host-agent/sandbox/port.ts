@@ -45,6 +45,8 @@ export interface Sandbox {
   files: SandboxFiles;
   /** What outlives calls, beside executions. */
   programs: SandboxPrograms;
+  /** Stops every process of the guest until the returned function is called, whatever runs in it. */
+  standStill?(): () => void;
   /** Resolves once, when the sandbox is gone. */
   lost: Promise<{ reason: LostReason }>;
   /** Idempotent; returns when list, cgroup and folder are gone. */

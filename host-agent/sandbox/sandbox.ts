@@ -98,6 +98,10 @@ export class RunscSandbox implements Sandbox {
     return execution;
   }
 
+  standStill(): () => void {
+    return this.#parts.freezer.standStill();
+  }
+
   async destroy(): Promise<void> {
     const { link, process, host, freezer } = this.#parts;
     if (!this.#destroying) {

@@ -59,6 +59,35 @@ export function describeIdle(subject: GetSubject, options: () => RunscSandboxesO
       );
     });
 
+    it('that is held still stands still in the middle of a call, and goes on where it was', async () => {
+      const { sandbox } = await start();
+      let ticks = 0;
+      const running = sandbox.execute(
+        {
+          executionId: 'exe_still00000000000000000',
+          tool: 'shell',
+          arguments: { command: 'for i in $(seq 60); do echo $i; sleep 0.05; done' },
+          timeoutMs: 60_000,
+        },
+        async (_stream, bytes) => {
+          ticks += Buffer.from(bytes).toString().split('\n').length - 1;
+        },
+      );
+      const after = (count: number) =>
+        until(`${count} lines`, 20_000, async () => (ticks >= count ? true : undefined));
+      await after(5);
+      const goOn = sandbox.standStill?.();
+      // What was on its way still arrives.
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      const before = ticks;
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+      expect(ticks).toBe(before);
+      expect(before).toBeLessThan(60);
+      goOn?.();
+      expect((await running.finished).status).toBe('succeeded');
+      expect(ticks).toBe(60);
+    });
+
     it('is frozen again once what ran in the background has ended', async () => {
       const { sandbox, cgroups } = await start();
       await shell(sandbox, 'sleep 2 > /dev/null 2>&1 &');

@@ -2,7 +2,7 @@
 import { verifySignature } from '../../shared/dsse.ts';
 import { importPublicKey } from '../../shared/ed25519.ts';
 import { toBase64Url } from '../../shared/encoding.ts';
-import { encodeFrame, proofMessage } from '../../shared/frames.ts';
+import { CLOSE_PROTOCOL_UNKNOWN, encodeFrame, proofMessage } from '../../shared/frames.ts';
 
 const NONCE_BYTES = 32;
 
@@ -19,5 +19,12 @@ export async function isProof(
   return key !== undefined && (await verifySignature(signature, proofMessage(link), key));
 }
 
-/** WebSocket close codes (RFC 6455 section 7.4.1), and one of ours for a peer that sends too much too fast. */
-export const CLOSE = { normal: 1000, violation: 1008, tooBig: 1009, internal: 1011, tooFast: 4029 } as const;
+/** WebSocket close codes (RFC 6455 section 7.4.1), and two of ours: for a peer that sends too much too fast, or is too old. */
+export const CLOSE = {
+  normal: 1000,
+  violation: 1008,
+  tooBig: 1009,
+  internal: 1011,
+  tooFast: 4029,
+  protocolUnknown: CLOSE_PROTOCOL_UNKNOWN,
+} as const;

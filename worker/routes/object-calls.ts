@@ -5,6 +5,7 @@ import type { Env } from '../env.ts';
 import { invalid } from '../middleware/body.ts';
 import { callObject } from '../middleware/call-object.ts';
 import type { CataloguePort } from '../objects/catalogue/port.ts';
+import type { HostPort } from '../objects/host/port.ts';
 import type { PoolPort } from '../objects/pool/port.ts';
 import type { SessionPort } from '../objects/session/port.ts';
 import { sessionObjectName } from '../objects/session-name.ts';
@@ -30,6 +31,11 @@ export function tenantCalls(env: Env, tenant: string): ObjectCalls<TenantPort> {
 
 export function catalogueCalls(env: Env, tenant: string): ObjectCalls<CataloguePort> {
   return (method, about) => callObject(() => method(env.CATALOGUE.getByName(tenant)), about);
+}
+
+/** Only for a host that a pool knows: no object wakes for one that was made up. */
+export function hostCalls(env: Env, hostId: string): ObjectCalls<HostPort> {
+  return (method, about) => callObject(() => method(env.HOST.getByName(hostId)), about);
 }
 
 /** `path` is where the request names the pool: only a pool of this edge has an object. */

@@ -3,6 +3,7 @@ import { documentRoutes } from './documents.ts';
 import { executeRoutes } from './execute.ts';
 import { executionRoutes } from './executions.ts';
 import { fileRoutes } from './files.ts';
+import { hostDutyRoutes } from './host-duties.ts';
 import { mcp } from './mcp.ts';
 import { operatorRoutes } from './operator.ts';
 import { processRoutes } from './processes.ts';
@@ -26,6 +27,7 @@ const described: Route[] = [
   toolCalls,
   mcp,
   ...operatorRoutes,
+  ...hostDutyRoutes,
   ...tenantRoutes,
 ];
 

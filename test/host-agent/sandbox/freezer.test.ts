@@ -56,6 +56,31 @@ describe('Freezer', () => {
     expect(done).toEqual(['freeze']);
   });
 
+  it('keeps still what runs and what traffic comes for, until it is let go', async () => {
+    const letSleep = freezer.hold();
+    const goOn = freezer.standStill();
+    const again = freezer.standStill();
+    expect(done).toEqual(['freeze']);
+    freezer.touch();
+    await vi.advanceTimersByTimeAsync(100 * IDLE_MS);
+    goOn();
+    goOn();
+    expect(done).toEqual(['freeze']);
+    again();
+    expect(done).toEqual(['freeze', 'thaw']);
+    await vi.advanceTimersByTimeAsync(100 * IDLE_MS);
+    expect(done).toEqual(['freeze', 'thaw']);
+    letSleep();
+    await vi.advanceTimersByTimeAsync(IDLE_MS);
+    expect(done).toEqual(['freeze', 'thaw', 'freeze']);
+  });
+
+  it('that stands still is awake when it is to end', () => {
+    freezer.standStill();
+    freezer.dispose();
+    expect(done).toEqual(['freeze', 'thaw']);
+  });
+
   it('wakes what it holds', async () => {
     freezer.touch();
     await vi.advanceTimersByTimeAsync(IDLE_MS);

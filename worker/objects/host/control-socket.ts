@@ -8,6 +8,8 @@ const AttachmentSchema = HostIdentitySchema.extend({
   /** Of this connection; 0 until it is linked. */
   epoch: z.int(),
   linkedAtMs: z.number(),
+  /** What the host and this edge both speak. */
+  protocol: z.int().default(1),
   /** What the pool was told last. */
   reported: z.object({
     atMs: z.number(),

@@ -2,13 +2,13 @@
 import { DurableObject } from 'cloudflare:workers';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import {
+  agreedProtocol,
   type ControlLinkUp,
   ControlLinkUpSchema,
   decodeFrame,
   encodeFrame,
   PING_TEXT,
   PONG_TEXT,
-  PROTOCOL_VERSION,
 } from '../../../shared/frames.ts';
 import { isSessionIdOf } from '../../../shared/ids.ts';
 import { MAX_FRAME_BYTES } from '../../../shared/limits.ts';
@@ -38,6 +38,11 @@ const NOTICES_AT_ONCE = 16;
 const MAX_REFUSED_RECEIPTS = 5;
 const REFUSED_RECEIPTS_WINDOW_MS = 600_000;
 
+const CLOSE_REASONS: Readonly<Record<number, string>> = {
+  [CLOSE.tooFast]: 'too many frames',
+  [CLOSE.protocolUnknown]: 'protocol not supported',
+};
+
 export class HostObject extends DurableObject<Env> implements HostPort {
   readonly #store: HostStore;
   readonly #handled = new WeakMap<WebSocket, Promise<void>>();
@@ -62,6 +67,7 @@ export class HostObject extends DurableObject<Env> implements HostPort {
       nonce,
       epoch: 0,
       linkedAtMs: 0,
+      protocol: 1,
       reported: NOTHING_REPORTED,
     });
     server.send(frame);
@@ -130,8 +136,12 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     state: ControlSocketState,
     hello: Extract<ControlLinkUp, { type: 'hello' }>,
   ): Promise<void> {
-    if (state.phase !== 'proved' || hello.host_id !== state.hostId || hello.protocol !== PROTOCOL_VERSION) {
-      return this.#violation(socket, 'hello out of order, of another host or protocol');
+    if (state.phase !== 'proved' || hello.host_id !== state.hostId) {
+      return this.#violation(socket, 'hello out of order or of another host');
+    }
+    const protocol = agreedProtocol(hello.protocol);
+    if (protocol === undefined) {
+      return this.#refuse(socket, CLOSE.protocolUnknown, `protocol ${hello.protocol} is not spoken here`);
     }
     const nowMs = Date.now();
     const epoch = this.#store.beginEpoch(state);
@@ -143,11 +153,16 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     if (skewed)
       logWarning('host_clock_skew', { host_id: state.hostId, host_time_ms: hello.host_time_ms ?? 0 });
     const reported = { atMs: nowMs, sandboxes: 0, capacity, degraded: false, skewed };
-    writeSocket(socket, { ...state, phase: 'linked', epoch, linkedAtMs: nowMs, reported });
+    writeSocket(socket, { ...state, phase: 'linked', epoch, linkedAtMs: nowMs, protocol, reported });
     const { signedKeySet } = await configurationOf(this.env);
-    const edgeTime = hello.host_time_ms === undefined ? {} : { edge_time_ms: Date.now() };
-    socket.send(encodeFrame({ type: 'welcome', key_set: signedKeySet, epoch, ...edgeTime }));
-    logInfo('host_connected', { host_id: state.hostId, epoch, agent_version: hello.agent_version });
+    const optional = {
+      ...(hello.host_time_ms === undefined ? {} : { edge_time_ms: Date.now() }),
+      ...(protocol >= 2 ? { protocol } : {}),
+    };
+    socket.send(encodeFrame({ type: 'welcome', key_set: signedKeySet, epoch, ...optional }));
+    if (this.#store.isDraining()) this.#tellDrain(true);
+    const { agent_version } = hello;
+    logInfo('host_connected', { host_id: state.hostId, epoch, agent_version, protocol });
     await this.#watch(nowMs);
     await this.#report(state, { state: 'connected', ...reported, images: hello.images, lastSeenAtMs: nowMs });
   }
@@ -167,6 +182,18 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     if (!isWorthReporting(load, state.reported, nowMs)) return;
     writeSocket(socket, { ...state, reported: { ...load, atMs: nowMs } });
     await this.#report(state, { state: 'connected', ...load, images: null, lastSeenAtMs: nowMs });
+  }
+
+  async drain(draining: boolean): Promise<void> {
+    this.#store.setDraining(draining);
+    this.#tellDrain(draining);
+  }
+
+  /** A host that does not know the word is kept from new sessions by its pool alone. */
+  #tellDrain(draining: boolean): void {
+    const socket = this.#linked();
+    if (socket === undefined || (readSocket(socket)?.protocol ?? 1) < 2) return;
+    socket.send(encodeFrame({ type: 'drain', draining }));
   }
 
   async attach(command: ControlCommand): Promise<Outcome<null>> {
@@ -248,6 +275,8 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     const socket = this.#linked();
     const state = socket === undefined ? undefined : readSocket(socket);
     const lastSeenMs = this.#lastSeenMs(socket, state) ?? record.disconnected_at ?? nowMs;
+    // A link that went with the edge itself was never said to be closed.
+    if (socket === undefined && record.disconnected_at === null) this.#store.setDisconnected(nowMs);
     const liveness = livenessOf(lastSeenMs, socket !== undefined, nowMs);
     if (liveness.checkAtMs !== null)
       await this.ctx.storage.setAlarm(Math.max(liveness.checkAtMs, nowMs + 1000));
@@ -345,7 +374,7 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     const state = readSocket(socket);
     if (state?.phase === 'refused') return;
     logWarning('control_link_violation', { host_id: state?.hostId, detail });
-    socket.close(code, code === CLOSE.tooFast ? 'too many frames' : 'protocol violation');
+    socket.close(code, CLOSE_REASONS[code] ?? 'protocol violation');
     // The host is gone as if it had closed the link itself, but nothing more of it is taken.
     if (state !== undefined) {
       this.ctx.waitUntil(this.#disconnected(socket));

@@ -24,5 +24,7 @@ export interface HostPort {
   forget(session: { tenant: string; sessionId: string }): Promise<void>;
   /** A session did not take what this host signed. Too many of these, and the host gets no new sessions. */
   receiptRefused(): Promise<void>;
+  /** Whether it is to take no new sandboxes. Told again whenever it links. */
+  drain(draining: boolean): Promise<void>;
   status(): Promise<HostStatus>;
 }

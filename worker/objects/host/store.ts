@@ -13,6 +13,8 @@ CREATE TABLE IF NOT EXISTS host (
 );
 CREATE TABLE IF NOT EXISTS session (tenant TEXT NOT NULL, session_id TEXT NOT NULL, PRIMARY KEY (tenant, session_id))
   WITHOUT ROWID;
+-- What the operator wants of the host, connected or not.
+CREATE TABLE IF NOT EXISTS wish (id INTEGER PRIMARY KEY CHECK (id = 1), draining INTEGER NOT NULL);
 -- When sessions refused what the host signed.
 CREATE TABLE IF NOT EXISTS refused_receipt (at_ms INTEGER NOT NULL);
 `;
@@ -61,6 +63,17 @@ export class HostStore {
 
   setDisconnected(atMs: number): void {
     this.#sql.exec('UPDATE host SET disconnected_at = ?', atMs);
+  }
+
+  setDraining(draining: boolean): void {
+    this.#sql.exec(
+      'INSERT INTO wish (id, draining) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET draining = ?1',
+      draining ? 1 : 0,
+    );
+  }
+
+  isDraining(): boolean {
+    return this.#sql.exec('SELECT draining FROM wish').toArray()[0]?.draining === 1;
   }
 
   addSession(session: SessionRow): void {

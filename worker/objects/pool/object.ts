@@ -14,11 +14,12 @@ import type {
   Enrolled,
   EnrollmentToken,
   HostReport,
+  OperatorFault,
   OperatorHost,
   Placement,
   PoolPort,
 } from './port.ts';
-import { PoolStore } from './store.ts';
+import { type HostRow, PoolStore } from './store.ts';
 
 const MAX_LIVE_TOKENS = 10_000;
 
@@ -74,18 +75,24 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
   }
 
   async listHosts(): Promise<Outcome<OperatorHost[]>> {
-    return success(
-      this.#store.hosts().map((host) => ({
-        host_id: host.host_id,
-        pool: host.pool,
-        state: host.state,
-        sandboxes: host.sandboxes,
-        capacity: { sandboxes: host.capacity },
-        images: host.images,
-        faults: [...(host.degraded ? (['degraded'] as const) : []), ...host.faults],
-        last_seen_at: host.last_seen_at === null ? null : new Date(host.last_seen_at).toISOString(),
-      })),
-    );
+    return success(this.#store.hosts().map(operatorView));
+  }
+
+  async markHost({
+    hostId,
+    faults,
+  }: {
+    hostId: string;
+    faults: Partial<Record<OperatorFault, boolean>>;
+  }): Promise<Outcome<OperatorHost>> {
+    for (const fault of ['cordoned', 'draining'] as const) {
+      const isThere = faults[fault];
+      if (isThere !== undefined) this.#store.setFault(hostId, fault, isThere);
+    }
+    const host = this.#store.hosts().find(({ host_id }) => host_id === hostId);
+    return host === undefined
+      ? failure('not_found', 'no such host in this pool')
+      : success(operatorView(host));
   }
 
   async reportHost(report: HostReport): Promise<void> {
@@ -95,4 +102,17 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
   async distrustHost({ hostId }: { hostId: string }): Promise<void> {
     this.#store.setFault(hostId, 'receipts_refused', true);
   }
+}
+
+function operatorView(host: HostRow): OperatorHost {
+  return {
+    host_id: host.host_id,
+    pool: host.pool,
+    state: host.state,
+    sandboxes: host.sandboxes,
+    capacity: { sandboxes: host.capacity },
+    images: host.images,
+    faults: [...(host.degraded ? (['degraded'] as const) : []), ...host.faults],
+    last_seen_at: host.last_seen_at === null ? null : new Date(host.last_seen_at).toISOString(),
+  };
 }

@@ -13,6 +13,9 @@ export type Enrolled = z.infer<typeof EnrolledSchema>;
 export type EnrollmentToken = z.infer<typeof EnrollmentTokenSchema>;
 export type OperatorHost = z.infer<typeof OperatorHostSchema>;
 
+/** Reasons against new sessions on a host that its operator gives and takes back. */
+export type OperatorFault = 'cordoned' | 'draining';
+
 export interface Placement {
   hostId: string;
   imageDigest: string;
@@ -44,6 +47,11 @@ export interface PoolPort {
   placed(input: { sessionId: string }): Promise<Outcome<null>>;
   listHosts(): Promise<Outcome<OperatorHost[]>>;
   reportHost(report: HostReport): Promise<void>;
+  /** What the operator holds against a host of this pool; `not_found` for any other. */
+  markHost(input: {
+    hostId: string;
+    faults: Partial<Record<OperatorFault, boolean>>;
+  }): Promise<Outcome<OperatorHost>>;
   /** Receipts of this host were refused again and again: it gets no sessions until it enrols anew. */
   distrustHost(input: { hostId: string }): Promise<void>;
 }

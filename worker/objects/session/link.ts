@@ -5,11 +5,11 @@
 import * as z from 'zod';
 import { framesOf } from '../../../shared/bundle.ts';
 import {
+  agreedProtocol,
   decodeFrame,
   encodeFrame,
   PING_TEXT,
   PONG_TEXT,
-  PROTOCOL_VERSION,
   type SequencedUp,
   type SessionLinkDown,
   type SessionLinkUp,
@@ -29,6 +29,8 @@ const AttachmentSchema = SessionLinkIdentitySchema.extend({
   phase: z.enum(['challenged', 'proved', 'linked', 'refused']),
   nonce: z.string(),
   linkedAtMs: z.number(),
+  /** What its host and this edge both speak. */
+  protocol: z.int().default(1),
 });
 type SocketState = z.infer<typeof AttachmentSchema>;
 type Hello = Extract<SessionLinkUp, { type: 'hello' }>;
@@ -68,6 +70,11 @@ export class SessionLink {
     this.#current = this.#linkedSockets().at(-1);
   }
 
+  /** Of the current link: no frame of a later version may be sent on it. */
+  get protocol(): number {
+    return (this.#current === undefined ? undefined : this.#state(this.#current)?.protocol) ?? 1;
+  }
+
   get isUp(): boolean {
     return this.#current !== undefined;
   }
@@ -76,7 +83,7 @@ export class SessionLink {
     const { 0: client, 1: server } = new WebSocketPair();
     this.#context.acceptWebSocket(server);
     const { nonce, frame } = newChallenge();
-    this.#write(server, { ...identity, phase: 'challenged', nonce, linkedAtMs: 0 });
+    this.#write(server, { ...identity, phase: 'challenged', nonce, linkedAtMs: 0, protocol: 1 });
     server.send(frame);
     return new Response(null, { status: 101, webSocket: client });
   }
@@ -206,8 +213,11 @@ export class SessionLink {
 
   #hello(socket: WebSocket, state: SocketState, hello: Hello): undefined {
     const record = this.#row.maybe;
-    if (state.phase !== 'proved' || hello.protocol !== PROTOCOL_VERSION) {
-      return this.#violation(socket, 'hello out of order or of another protocol');
+    if (state.phase !== 'proved') return this.#violation(socket, 'hello out of order');
+    const protocol = agreedProtocol(hello.protocol);
+    if (protocol === undefined) {
+      logWarning('session_link_protocol', { session_id: state.sessionId, protocol: hello.protocol });
+      return this.#drop(socket, CLOSE.protocolUnknown);
     }
     if (hello.session_id !== state.sessionId || hello.epoch !== state.epoch) {
       return this.#violation(socket, 'hello of another session or epoch than the upgrade');
@@ -221,7 +231,7 @@ export class SessionLink {
       (record.hostKeyX !== null && record.hostKeyX !== state.publicKeyX) ||
       hello.epoch > record.epoch;
     if (isForeign) return this.#violation(socket, 'a host or an epoch that this session does not have');
-    this.#link(socket, state, hello);
+    this.#link(socket, { ...state, protocol }, hello);
   }
 
   #link(socket: WebSocket, state: SocketState, hello: Hello): undefined {
@@ -235,6 +245,7 @@ export class SessionLink {
       epoch: hello.epoch,
       acked_seq: ackedSeq,
       window_bytes: LINK_WINDOW_BYTES,
+      ...(state.protocol >= 2 ? { protocol: state.protocol } : {}),
     };
     this.send([encodeFrame(welcome)]);
     this.#handlers.linkUp();

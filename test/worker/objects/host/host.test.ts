@@ -1,11 +1,27 @@
-import { evictDurableObject, listDurableObjectIds, runDurableObjectAlarm } from 'cloudflare:test';
+import {
+  evictDurableObject,
+  listDurableObjectIds,
+  runDurableObjectAlarm,
+  runInDurableObject,
+} from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { encodeFrame } from '../../../../shared/frames.ts';
+import { toBase64 } from '../../../../shared/encoding.ts';
+import {
+  CLOSE_PROTOCOL_UNKNOWN,
+  type ControlLinkDown,
+  ControlLinkDownSchema,
+  decodeFrame,
+  encodeFrame,
+  OLDEST_PROTOCOL_VERSION,
+  PROTOCOL_VERSION,
+  proofMessage,
+} from '../../../../shared/frames.ts';
 import { CONTROL_LINK_RATE } from '../../../../worker/objects/frame-rate.ts';
 import { livenessOf } from '../../../../worker/objects/host/liveness.ts';
 import { isWorthReporting } from '../../../../worker/objects/host/load-report.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
+import type { DoubleSocket } from '../../../fixtures/host-double/transport.ts';
 import { connectFakeHost, workerTransport } from '../../harness/fake-host.ts';
 import { call, caller, newId, openSession } from '../../harness/sessions.ts';
 
@@ -84,6 +100,70 @@ describe('a control link', () => {
     socket.send(bytes);
     expect(await closed.promise).toBe(1008);
     expect(await env.HOST.getByName(host.hostId).status()).toMatchObject({ connected: true });
+  });
+});
+
+describe('F22 a host of another version', () => {
+  const hello = (protocol: number, hostId: string) =>
+    encodeFrame({
+      type: 'hello',
+      protocol,
+      host_id: hostId,
+      agent_version: 'test',
+      runsc_version: 'test',
+      runsc_platform: 'none',
+      images: [],
+      capacity: { sandboxes: 1 },
+    });
+
+  async function greet(
+    protocol: number,
+  ): Promise<{ welcome: ControlLinkDown | undefined; code: number | undefined }> {
+    const heard = Promise.withResolvers<{ welcome: ControlLinkDown | undefined; code: number | undefined }>();
+    const socket: { current: DoubleSocket | undefined } = { current: undefined };
+    const { crypto } = host.identity;
+    const answer = async (nonce: string): Promise<void> => {
+      const message = proofMessage({
+        origin: workerTransport.origin,
+        hostId: host.hostId,
+        nonce,
+        purpose: 'control',
+      });
+      socket.current?.send(encodeFrame({ type: 'proof', signature: toBase64(await crypto.sign(message)) }));
+      socket.current?.send(hello(protocol, host.hostId));
+    };
+    socket.current = await workerTransport.connect(
+      '/v1/links/control',
+      { authorization: `Bearer ${host.certificate}` },
+      {
+        message: (data) => {
+          const frame = typeof data === 'string' ? undefined : decodeFrame(data, ControlLinkDownSchema);
+          if (frame?.ok !== true) return;
+          const { header } = frame.value;
+          if (header.type === 'challenge') void answer(header.nonce);
+          else heard.resolve({ welcome: header, code: undefined });
+        },
+        closed: (code) => heard.resolve({ welcome: undefined, code }),
+      },
+    );
+    const outcome = await heard.promise;
+    socket.current.close();
+    return outcome;
+  }
+
+  test('that is older is welcomed in the words that it knows', async () => {
+    const { welcome } = await greet(OLDEST_PROTOCOL_VERSION);
+    expect(welcome).toMatchObject({ type: 'welcome' });
+    expect(welcome).not.toHaveProperty('protocol');
+  });
+
+  test('that is newer is welcomed with the version of this edge', async () => {
+    const { welcome } = await greet(PROTOCOL_VERSION + 1);
+    expect(welcome).toMatchObject({ type: 'welcome', protocol: PROTOCOL_VERSION });
+  });
+
+  test('that is too old is refused by a code of its own', async () => {
+    expect(await greet(0)).toMatchObject({ welcome: undefined, code: CLOSE_PROTOCOL_UNKNOWN });
   });
 });
 
@@ -171,6 +251,27 @@ describe('a host that goes silent', () => {
     await vi.waitFor(async () => {
       await runDurableObjectAlarm(objectStub());
       expect(await session.stub.describe(caller)).toMatchObject({ value: { error: { code: 'host_lost' } } });
+    });
+  });
+
+  test('that went with the edge itself, so that no close was ever seen, is dead all the same', async () => {
+    host.close();
+    await expect.poll(async () => (await inPool()).state).toBe('suspect');
+    await runInDurableObject(objectStub(), (_object, { storage }) => {
+      storage.sql.exec('UPDATE host SET disconnected_at = NULL');
+    });
+    await runDurableObjectAlarm(objectStub());
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 46_000 });
+    await runDurableObjectAlarm(objectStub());
+    expect((await inPool()).state).toBe('dead');
+  });
+
+  test('that ended its sandbox for want of a lease: the session goes on with a new one', async () => {
+    const session = await openSession(host);
+    host.session(session.id).send({ type: 'sandbox_lost', reason: 'lease_lost' });
+    expect(await session.stub.execute(call('x'))).toMatchObject({
+      ok: true,
+      value: { status: 'succeeded', state_lost: true },
     });
   });
 
