@@ -55,6 +55,9 @@ export const LimitsRequestSchema = z.strictObject({
 });
 export type LimitsRequest = z.infer<typeof LimitsRequestSchema>;
 
+/** Where hosts are, as an operator names it. */
+export const RegionSchema = z.string().regex(/^[a-z0-9][a-z0-9-]{0,31}$/);
+
 const EnvironmentSchema = z
   .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/), z.string().max(32_768))
   .refine((environment) => JSON.stringify(environment).length <= MAX_ENVIRONMENT_BYTES, {
@@ -80,8 +83,15 @@ export const CreateSessionSchema = z.strictObject({
   env: EnvironmentSchema.default({}),
   metadata: MetadataSchema.default({}),
   idle_timeout_s: z.int().min(5).max(MAX_IDLE_TIMEOUT_S).default(DEFAULT_IDLE_TIMEOUT_S),
+  on_host_loss: z
+    .enum(['fail', 'rebuild'])
+    .default('fail')
+    .describe(
+      'What becomes of the session when its host is lost: it fails with `host_lost`, or its next call gets a new, empty sandbox on another host.',
+    ),
   network: NetworkSchema.nullable().default(null),
   pool: PoolNameSchema.default(DEFAULT_POOL),
+  region: RegionSchema.optional().describe('Where it is to run, instead of a pool by name.'),
 });
 export type CreateSession = z.infer<typeof CreateSessionSchema>;
 /** With the limits that its words stand for. */
@@ -104,6 +114,7 @@ export const SessionSchema = z.object({
   host_id: HostIdSchema.nullable(),
   sandbox_id: z.string().nullable(),
   epoch: z.int(),
+  on_host_loss: z.enum(['fail', 'rebuild']),
   idle_timeout_s: z.int(),
   owner: z.object({ tenant: z.string(), subject: z.string() }),
   created_at: TimestampSchema,

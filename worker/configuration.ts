@@ -9,11 +9,12 @@ import {
   publicPart,
 } from '../shared/ed25519.ts';
 import { fromBase64Url, utf8 } from '../shared/encoding.ts';
-import { DEFAULT_POOL, PoolNameSchema, Sha256Schema } from '../shared/ids.ts';
+import { Sha256Schema } from '../shared/ids.ts';
 import { type KeySet, signKeySet } from '../shared/key-set.ts';
 import { type ResourceClasses, ResourceClassesSchema } from '../shared/resource-class.ts';
 import type { Env } from './env.ts';
 import { type Issuer, IssuersSchema, isLoopbackHttp, issuerOf } from './identity/issuer.ts';
+import { type PoolFacts, PoolsSchema } from './placement/pools.ts';
 
 export interface SigningKey {
   keyId: string;
@@ -36,7 +37,7 @@ export interface Configuration {
   tagKey: CryptoKey;
   operatorTokenSha256: string;
   /** No object wakes for a pool that is not in it. */
-  pools: ReadonlySet<string>;
+  pools: ReadonlyMap<string, PoolFacts>;
   tenantRequestsPerMinute: number;
   /** Origins that HTTP tools may call beside public https hosts. */
   httpToolOrigins: ReadonlySet<string>;
@@ -120,13 +121,8 @@ export async function readConfiguration(env: Env): Promise<Configuration> {
   };
 }
 
-const PoolsSchema = z
-  .array(PoolNameSchema)
-  .max(256)
-  .refine((pools) => pools.includes(DEFAULT_POOL), `must hold ${DEFAULT_POOL}`);
-
-function readPools(text: string): ReadonlySet<string> {
-  return new Set(parseBinding('POOLS', PoolsSchema, parseJson('POOLS', text)));
+function readPools(text: string): ReadonlyMap<string, PoolFacts> {
+  return parseBinding('POOLS', PoolsSchema, parseJson('POOLS', text));
 }
 
 const OriginsSchema = z

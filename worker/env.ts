@@ -33,7 +33,10 @@ export interface Env {
   ID_SECRET: string;
   /** SHA-256 (hex) of the operator's token, which holds no dot. */
   OPERATOR_TOKEN_SHA256: string;
-  /** JSON array with the names of the pools of this edge; `default` is one of them. */
+  /**
+   * JSON array of the pools of this edge: names, or `{name, region?, classes?}` for a pool that is for sessions of a region or of
+   * some resource classes. `default` is one of them.
+   */
   POOLS: string;
   /**
    * JSON array of origins that HTTP tools may call beside public https hosts, for example

@@ -78,7 +78,8 @@ const executeInSession = defineRoute({
 
 /** A call and the session that it gets: it ends with the call, so there is nothing to detach to. */
 const OneCallSchema = ExecuteSchema.omit({ detach: true }).extend(
-  CreateSessionSchema.pick({ image: true, limits: true, env: true, network: true, pool: true }).shape,
+  CreateSessionSchema.pick({ image: true, limits: true, env: true, network: true, pool: true, region: true })
+    .shape,
 );
 
 const executeOnce = defineRoute({
@@ -111,7 +112,7 @@ async function runOnce(
   resolved: ResolvedCall<z.infer<typeof OneCallSchema>>,
   idempotency: Idempotency | null,
 ): Promise<Outcome<Response>> {
-  const { image, limits, env, network, pool, ...call } = resolved.call;
+  const { image, limits, env, network, pool, region, ...call } = resolved.call;
   const body = withMode(exchange.request, { ...call, detach: false });
   const input = { resolved, body, idempotency };
   if (resolved.performance !== undefined) {
@@ -124,7 +125,7 @@ async function runOnce(
   }
   return callInOwnSession(
     exchange,
-    { place: { image, limits, env, network, pool }, idempotency },
+    { place: { image, limits, env, network, pool, region }, idempotency },
     (session) => runIn(exchange, session, input),
   );
 }

@@ -14,7 +14,7 @@ const IDLE_TIMEOUT_S = 60;
 export async function callInOwnSession<T>(
   exchange: Exchange<'tenant'>,
   about: {
-    place: Pick<CreateSession, 'image' | 'limits' | 'env' | 'network' | 'pool'>;
+    place: Pick<CreateSession, 'image' | 'limits' | 'env' | 'network' | 'pool' | 'region'>;
     idempotency: Idempotency | null;
   },
   run: (session: OwnSession) => Promise<Outcome<T>>,
@@ -28,7 +28,7 @@ export async function callInOwnSession<T>(
   }
   const created = await placeAndCreate(exchange, {
     ...reserved,
-    request: { ...about.place, metadata: {}, idle_timeout_s: IDLE_TIMEOUT_S },
+    request: { ...about.place, metadata: {}, idle_timeout_s: IDLE_TIMEOUT_S, on_host_loss: 'fail' },
     ephemeral: true,
   });
   if (!created.ok) return created;

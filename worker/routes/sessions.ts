@@ -10,8 +10,11 @@ import {
   SessionListSchema,
   SessionSchema,
 } from '../../shared/session.ts';
+import { invalid } from '../middleware/body.ts';
 import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { keepsPlaces, place } from '../placement/place.ts';
+import { choosePool } from '../placement/pools.ts';
 import { poolCalls, SAFE, tenantCalls, UNSAFE } from './object-calls.ts';
 import { type OwnSession, ownSession, sessionOf } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
@@ -94,8 +97,9 @@ export async function placeAndCreate(
   const { request, sessionId } = input;
   const limits = resolveLimits(request.limits, exchange.configuration.resourceClasses);
   if (!limits.ok) return limits;
-  const sized = { ...request, limits: limits.value };
-  const pool = poolCalls(exchange, request.pool, 'body.pool');
+  const poolName = poolOf(exchange, request);
+  const sized = { ...request, limits: limits.value, pool: poolName };
+  const pool = poolCalls(exchange, poolName, 'body.pool');
   const session = sessionOf(exchange, sessionId);
   // What is there takes no second place.
   const found = fresh ? undefined : await join(session);
@@ -103,7 +107,8 @@ export async function placeAndCreate(
   const except: string[] = [];
   let outcome: Outcome<Session> | undefined;
   while (except.length < MAX_HOSTS_TRIED) {
-    const placed = await pool((stub) => stub.place({ image: request.image, sessionId, except }), SAFE);
+    const wish = { image: request.image, sessionId, except };
+    const placed = await place({ name: poolName, calls: pool }, wish);
     if (!placed.ok) {
       outcome ??= (fresh ? undefined : await join(session)) ?? placed;
       break;
@@ -118,8 +123,20 @@ export async function placeAndCreate(
     outcome = { ...outcome, retry_after_s: outcome.retry_after_s ?? FULL_RETRY_AFTER_S };
     except.push(placed.value.hostId);
   }
-  exchange.waitUntil(pool((stub) => stub.placed({ sessionId }), SAFE).catch(() => undefined));
+  if (keepsPlaces(poolName)) {
+    exchange.waitUntil(pool((stub) => stub.placed({ sessionId }), SAFE).catch(() => undefined));
+  }
   return orDeleted(outcome ?? failure('no_host_available', 'no host took the session'));
+}
+
+/** Where a session goes that names a pool, a region, or a class that some pools are for. */
+function poolOf({ configuration }: Exchange<'tenant'>, request: CreateSession): string {
+  const { pools } = configuration;
+  if (!pools.has(request.pool)) throw invalid([{ path: 'body.pool', expected: 'a pool of this edge' }]);
+  const chosen = choosePool(pools, request);
+  if (chosen !== undefined) return chosen;
+  const path = request.region === undefined ? 'body.limits.class' : 'body.region';
+  throw invalid([{ path, expected: 'one that the pool, or a pool of this edge, is for' }]);
 }
 
 /** Hosts that are asked for one session: each costs the caller the way there and back. */

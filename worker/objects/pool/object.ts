@@ -16,7 +16,8 @@ import type {
   HostReport,
   OperatorFault,
   OperatorHost,
-  Placement,
+  Placed,
+  PlacementWish,
   PoolPort,
 } from './port.ts';
 import { type HostRow, PoolStore } from './store.ts';
@@ -53,20 +54,19 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
     return enrollHost(input, this.#store, await configurationOf(this.env));
   }
 
-  async place({
-    image,
-    sessionId,
-    except = [],
-  }: {
-    image: string;
-    sessionId: string;
-    except?: readonly string[];
-  }): Promise<Outcome<Placement>> {
+  async place({ sessionId, ...wish }: PlacementWish & { sessionId: string }): Promise<Outcome<Placed>> {
     const nowMs = Date.now();
     this.#store.removePlacementsBefore(nowMs - ATTACH_TIMEOUT_MS);
-    const placement = choosePlacement(this.#store.hosts(sessionId), { image, except }, Math.random);
-    if (placement.ok) this.#store.addPlacement({ sessionId, hostId: placement.value.hostId }, nowMs);
-    return placement;
+    const hosts = this.#store.hosts(sessionId);
+    const placement = choosePlacement(hosts, wish, Math.random);
+    if (!placement.ok) return placement;
+    this.#store.addPlacement({ sessionId, hostId: placement.value.hostId }, nowMs);
+    return success({ ...placement.value, hosts: hosts.length });
+  }
+
+  async picture(): Promise<Outcome<HostRow[]>> {
+    this.#store.removePlacementsBefore(Date.now() - ATTACH_TIMEOUT_MS);
+    return success(this.#store.hosts());
   }
 
   async placed({ sessionId }: { sessionId: string }): Promise<Outcome<null>> {

@@ -1,12 +1,22 @@
 /** Chooses the host for a new session. Pure: rows in, choice out. */
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
-import type { Placement } from './port.ts';
+import type { Placement, PlacementWish } from './port.ts';
 import type { HostRow } from './store.ts';
 
-/** The least filled host that is connected, sound, has the image and has room; equals are told apart by `random`. */
+/** Up to so many hosts are all looked at; of more, a few are drawn. */
+const ALL_LOOKED_AT = 16;
+/** Enough to find one with room, and few enough that many who choose at once do not choose the same. */
+const SAMPLE_HOSTS = 3;
+/** A host that is near is taken though others are emptier, but not its last places. */
+const NEAR_MAX_FILL = 0.9;
+const FULL_RETRY_AFTER_S = 2;
+/** Nobody is there who could take a session: that takes an operator, or a host that links again. */
+const AWAY_RETRY_AFTER_S = 5;
+
+/** The least filled of a few hosts that are connected, sound, have the image and room; equals are told apart by `random`. */
 export function choosePlacement(
   hosts: readonly HostRow[],
-  { image, except = [] }: { image: string; except?: readonly string[] },
+  { image, except = [], near = [] }: PlacementWish,
   random: () => number,
 ): Outcome<Placement> {
   const known = hosts.flatMap((host) => {
@@ -19,21 +29,48 @@ export function choosePlacement(
       : failure('image_not_found', `no host has the image ${image}`);
   }
   const open = known.filter(({ host }) => isOpen(host) && !except.includes(host.host_id));
-  const best = open
-    .map((candidate) => ({ ...candidate, fill: fill(candidate.host), tie: random() }))
-    .sort((left, right) => left.fill - right.fill || left.tie - right.tie)[0];
+  const close = open.filter(({ host }) => near.includes(host.host_id) && fill(host) < NEAR_MAX_FILL);
+  const best = leastFilled(close.length > 0 ? close : sample(open, random), random);
   if (best === undefined) {
-    return failure('no_host_available', 'no connected host with this image has room', { retry_after_s: 2 });
+    const isSoundOne = known.some(({ host }) => isSound(host));
+    return failure('no_host_available', 'no connected host with this image has room', {
+      retry_after_s: isSoundOne ? FULL_RETRY_AFTER_S : AWAY_RETRY_AFTER_S,
+    });
   }
   return success({ hostId: best.host.host_id, imageDigest: best.digest });
+}
+
+interface Candidate {
+  host: HostRow;
+  digest: string;
+}
+
+function leastFilled(candidates: readonly Candidate[], random: () => number): Candidate | undefined {
+  return candidates
+    .map((candidate) => ({ ...candidate, fill: fill(candidate.host), tie: random() }))
+    .sort((left, right) => left.fill - right.fill || left.tie - right.tie)[0];
+}
+
+function sample(candidates: Candidate[], random: () => number): Candidate[] {
+  if (candidates.length <= ALL_LOOKED_AT) return candidates;
+  const drawn = new Set<Candidate>();
+  for (let draw = 0; draw < SAMPLE_HOSTS; draw += 1) {
+    const one = candidates[Math.floor(random() * candidates.length)];
+    if (one !== undefined) drawn.add(one);
+  }
+  return [...drawn];
 }
 
 function digestOf(host: HostRow, image: string): string | undefined {
   return host.images.find(({ name, digest }) => name === image || digest === image)?.digest;
 }
 
+function isSound(host: HostRow): boolean {
+  return host.state === 'connected' && !host.degraded && host.faults.length === 0;
+}
+
 function isOpen(host: HostRow): boolean {
-  return host.state === 'connected' && !host.degraded && host.faults.length === 0 && room(host) > 0;
+  return isSound(host) && room(host) > 0;
 }
 
 function room(host: HostRow): number {

@@ -8,6 +8,8 @@ import type {
   OperatorHostSchema,
 } from '../../../shared/host-api.ts';
 
+import type { HostRow } from './store.ts';
+
 export type Enroll = z.infer<typeof EnrollSchema>;
 export type Enrolled = z.infer<typeof EnrolledSchema>;
 export type EnrollmentToken = z.infer<typeof EnrollmentTokenSchema>;
@@ -15,6 +17,18 @@ export type OperatorHost = z.infer<typeof OperatorHostSchema>;
 
 /** Reasons against new sessions on a host that its operator gives and takes back. */
 export type OperatorFault = 'cordoned' | 'draining';
+
+/** What a session needs of its host. */
+export interface PlacementWish {
+  image: string;
+  /** Hosts that have refused it. */
+  except?: readonly string[];
+  /** Hosts that have something of the session, such as the files of its snapshot. */
+  near?: readonly string[];
+}
+
+/** With how many hosts the pool has. */
+export type Placed = Placement & { hosts: number };
 
 export interface Placement {
   hostId: string;
@@ -42,7 +56,9 @@ export interface PoolPort {
   enroll(input: Enroll): Promise<Outcome<Enrolled>>;
   /** `image` is a name or a digest. The place is kept for the session until `placed`, or while an attach may take.
    * `except` are hosts that have refused the session. */
-  place(input: { image: string; sessionId: string; except?: readonly string[] }): Promise<Outcome<Placement>>;
+  place(input: PlacementWish & { sessionId: string }): Promise<Outcome<Placed>>;
+  /** Of a pool with many hosts: what to choose from elsewhere. */
+  picture(): Promise<Outcome<HostRow[]>>;
   /** The session has its sandbox, or will not have one. */
   placed(input: { sessionId: string }): Promise<Outcome<null>>;
   listHosts(): Promise<Outcome<OperatorHost[]>>;

@@ -146,6 +146,8 @@ export async function receiptExport(
   { after, limit }: ReceiptPage,
 ): Promise<Outcome<ReceiptExport>> {
   const { facts, hostKeyX, chainSeq } = runtime.row.record;
+  const hosts = runtime.store.formerHosts();
+  if (hostKeyX !== null) hosts.push({ hostId: facts.hostId, keyX: hostKeyX });
   const receipts = runtime.store.receipts(after, limit);
   const last = after + receipts.length;
   return success({
@@ -154,7 +156,7 @@ export async function receiptExport(
     next_after: last < chainSeq && receipts.length > 0 ? last : null,
     keys: {
       edge: configuration.keySet.receipt_keys,
-      hosts: hostKeyX === null ? [] : [await hostKey(facts.hostId, hostKeyX)],
+      hosts: await Promise.all(hosts.map(({ hostId, keyX }) => hostKey(hostId, keyX))),
     },
   });
 }

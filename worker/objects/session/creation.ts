@@ -114,6 +114,7 @@ function factsOf(
     network,
     metadata: request.metadata,
     idleTimeoutMs: request.idle_timeout_s * 1000,
+    onHostLoss: request.on_host_loss,
     createdAtMs: Date.now(),
     ephemeral,
   };

@@ -3,6 +3,7 @@ import { failure } from '../../../shared/errors.ts';
 import type { Env } from '../../env.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
 import { nextDestroyTry } from './agenda.ts';
+import { isToBeSent } from './records.ts';
 import { FAILED_LIVE_MS, KEYS_LIVE_MS, READERS_LEAVE_MS } from './retention.ts';
 import type { SessionRuntime } from './runtime.ts';
 import { listEntry } from './view.ts';
@@ -95,6 +96,7 @@ export async function purge(runtime: SessionRuntime, env: Env, nowMs: number): P
 export async function loseHost(runtime: SessionRuntime, env: Env): Promise<void> {
   const { row, executions } = runtime;
   if (!row.isLive) return;
+  if (row.record.facts.onHostLoss === 'rebuild' && row.record.state !== 'creating') return leaveHost(runtime);
   row.move('error', {
     errorCode: 'host_lost',
     errorDetail: 'the host of the session is gone',
@@ -111,4 +113,22 @@ export async function loseHost(runtime: SessionRuntime, env: Env): Promise<void>
   logWarning('session_host_lost', { session_id: row.record.facts.sessionId });
   const { tenant, subject } = row.record.facts;
   await env.TENANT.getByName(tenant).recordSession({ subject, entry: listEntry(row.record, 'error') });
+}
+
+/** The host is dead, and the session wants to go on without it: what ran is unknown, what waits gets a new sandbox. */
+function leaveHost(runtime: SessionRuntime): void {
+  const { row, executions, dispatch } = runtime;
+  if (row.record.sandbox === 'lost') return;
+  logWarning('session_leaves_host', { session_id: row.record.facts.sessionId });
+  const why = failure('host_lost', 'the host of the session is gone');
+  runtime.sandbox.cancelAttach(why);
+  runtime.sandbox.abandon('host_lost');
+  runtime.transfers.endAll(why);
+  for (const record of executions.open.slice()) {
+    if (isToBeSent(record)) continue;
+    executions.answer(record, () => why);
+    executions.end(record, { status: 'unknown', reason: 'host_lost' });
+  }
+  runtime.look();
+  void dispatch.pump();
 }

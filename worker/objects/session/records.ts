@@ -31,6 +31,7 @@ export const SessionFactsSchema = z.object({
   network: StoredNetworkSchema.nullable().default(null),
   metadata: z.record(z.string(), z.string()),
   idleTimeoutMs: z.number(),
+  onHostLoss: z.enum(['fail', 'rebuild']).default('fail'),
   createdAtMs: z.number(),
   ephemeral: z.boolean(),
 });

@@ -1,13 +1,16 @@
 /** Makes sandbox and link usable again while calls wait for them: a lost link is waited for, a lost sandbox replaced. */
-import type { Failure } from '../../../shared/errors.ts';
+import { type ErrorCode, type Failure, failure } from '../../../shared/errors.ts';
 import { HOST_DEAD_MS } from '../../../shared/limits.ts';
 import { logWarning, messageOf } from '../log.ts';
+import type { Relocation } from './relocation.ts';
 import type { SandboxKeeper } from './sandbox.ts';
 import type { SessionRow } from './session-row.ts';
 
 /** A host that lives redials well within this; after it the sandbox is taken for lost. */
 const LINK_RETURN_MS = 15_000;
 const LOOK_INTERVAL_MS = 500;
+/** Refusals that say nothing of another host. */
+const OF_ONE_HOST: ReadonlySet<ErrorCode> = new Set(['host_full', 'host_degraded', 'no_host_available']);
 
 export interface RecoveryPort {
   isLinkUp(): boolean;
@@ -22,12 +25,17 @@ export interface RecoveryPort {
 export class Recovery {
   readonly #row: SessionRow;
   readonly #sandbox: SandboxKeeper;
+  readonly #relocation: Relocation;
   readonly #port: RecoveryPort;
   #running = false;
 
-  constructor(row: SessionRow, sandbox: SandboxKeeper, port: RecoveryPort) {
-    this.#row = row;
-    this.#sandbox = sandbox;
+  constructor(
+    parts: { row: SessionRow; sandbox: SandboxKeeper; relocation: Relocation },
+    port: RecoveryPort,
+  ) {
+    this.#row = parts.row;
+    this.#sandbox = parts.sandbox;
+    this.#relocation = parts.relocation;
     this.#port = port;
   }
 
@@ -38,6 +46,7 @@ export class Recovery {
     this.#run()
       .catch((error: unknown) => logWarning('recovery_failed', { detail: messageOf(error) }))
       .finally(() => {
+        this.#relocation.settled();
         this.#running = false;
       });
   }
@@ -54,18 +63,21 @@ export class Recovery {
 
   async #replace(sinceMs: number): Promise<void> {
     if (this.#sandbox.attaching === undefined && !(await this.#sandbox.isHostConnected())) {
-      return this.#waitForHost(sinceMs);
+      return (await this.#relocation.move()) ? undefined : this.#waitForHost(sinceMs);
     }
     const attached = await this.#sandbox.replace();
     if (attached.ok || this.#row.record.state !== 'running') return;
     this.#sandbox.markLost('link_lost');
+    if (OF_ONE_HOST.has(attached.code) && (await this.#relocation.move())) return;
     if (attached.code === 'no_host_available') await this.#waitForHost(sinceMs);
     else this.#port.refuse(attached);
   }
 
   async #waitForHost(sinceMs: number): Promise<void> {
-    if (Date.now() - sinceMs >= HOST_DEAD_MS) this.#port.hostLost();
-    else await pause();
+    if (Date.now() - sinceMs < HOST_DEAD_MS) return pause();
+    // A session that is made anew elsewhere does not end because there is no such place now.
+    if (this.#row.record.facts.onHostLoss === 'fail') this.#port.hostLost();
+    else this.#port.refuse(failure('no_host_available', 'no host has room for the session'));
   }
 
   /** The link is down though the sandbox was not said to be gone, or its attach is older than this object. */

@@ -13,6 +13,7 @@ import { SessionLink } from './link.ts';
 import { EventLogs } from './logs.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { Recovery } from './recovery.ts';
+import { Relocation } from './relocation.ts';
 import { type LostReason, SandboxKeeper } from './sandbox.ts';
 import { SessionRow } from './session-row.ts';
 import { SessionStore } from './store.ts';
@@ -90,22 +91,26 @@ export class SessionRuntime {
         this.executions.answer(record, () => failure('host_unresponsive', 'the host did not answer in time')),
       giveUp: (record) => this.#giveUp(record),
     });
-    this.#recovery = new Recovery(row, this.sandbox, {
-      isLinkUp: () => this.link.isUp,
-      hasWork: () =>
-        this.executions.inFlight === undefined &&
-        (this.transfers.isWaiting || this.executions.firstToSend !== undefined),
-      usable: () => {
-        this.transfers.usable();
-        void this.dispatch.pump();
+    const relocation = new Relocation(row, store, env);
+    this.#recovery = new Recovery(
+      { row, sandbox: this.sandbox, relocation },
+      {
+        isLinkUp: () => this.link.isUp,
+        hasWork: () =>
+          this.executions.inFlight === undefined &&
+          (this.transfers.isWaiting || this.executions.firstToSend !== undefined),
+        usable: () => {
+          this.transfers.usable();
+          void this.dispatch.pump();
+        },
+        refuse: (why) => {
+          this.transfers.refuseWaiting(why);
+          const first = this.executions.firstToSend;
+          if (first !== undefined) this.executions.end(first, { status: 'refused', reason: why.code });
+        },
+        hostLost: () => this.#port.hostLost(),
       },
-      refuse: (why) => {
-        this.transfers.refuseWaiting(why);
-        const first = this.executions.firstToSend;
-        if (first !== undefined) this.executions.end(first, { status: 'refused', reason: why.code });
-      },
-      hostLost: () => this.#port.hostLost(),
-    });
+    );
     this.dispatch = new Dispatch({
       row,
       executions: this.executions,

@@ -53,6 +53,8 @@ CREATE TABLE IF NOT EXISTS edge_call (
   n INTEGER PRIMARY KEY, executionId TEXT NOT NULL UNIQUE, idempotencyKey TEXT UNIQUE, fingerprint TEXT,
   deadlineAtMs INTEGER NOT NULL, execution TEXT NOT NULL
 );
+-- Hosts that the session had before, and the keys that they signed with.
+CREATE TABLE IF NOT EXISTS former_host (hostId TEXT NOT NULL, keyX TEXT NOT NULL, PRIMARY KEY (hostId, keyX)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS receipt (seq INTEGER PRIMARY KEY, envelope TEXT NOT NULL);
 `;
 
@@ -73,6 +75,8 @@ const OutputRowSchema = z.object({
   offset: z.number(),
   bytes: z.instanceof(ArrayBuffer).transform((buffer) => new Uint8Array(buffer)),
 });
+
+const FormerHostSchema = z.object({ hostId: z.string(), keyX: z.string() });
 
 export interface StoredOutput extends OutputPiece {
   /** Number of the row within its execution. */
@@ -266,6 +270,21 @@ export class SessionStore {
       )
       .toArray()
       .map((row) => PartPieceSchema.parse(row));
+  }
+
+  addFormerHost(hostId: string, keyX: string): void {
+    this.#sql.exec(
+      'INSERT INTO former_host (hostId, keyX) VALUES (?, ?) ON CONFLICT DO NOTHING',
+      hostId,
+      keyX,
+    );
+  }
+
+  formerHosts(): { hostId: string; keyX: string }[] {
+    return this.#sql
+      .exec('SELECT hostId, keyX FROM former_host')
+      .toArray()
+      .map((row) => FormerHostSchema.parse(row));
   }
 
   insertReceipt(seq: number, envelope: Envelope): void {

@@ -24,6 +24,7 @@ export function sessionView(record: SessionRecord, open: readonly ExecutionRecor
     host_id: facts.hostId,
     sandbox_id: record.sandboxId,
     epoch: record.epoch,
+    on_host_loss: facts.onHostLoss,
     idle_timeout_s: Math.round(facts.idleTimeoutMs / 1000),
     owner: { tenant: facts.tenant, subject: facts.subject },
     created_at: new Date(facts.createdAtMs).toISOString(),

@@ -40,6 +40,8 @@ describe('a placement', () => {
     ['degraded', { degraded: true }],
     ['off by its clock', { faults: ['clock_skew'] }],
     ['known for receipts that were refused', { faults: ['receipts_refused'] }],
+    ['cordoned', { faults: ['cordoned'] }],
+    ['draining', { faults: ['draining'] }],
     ['suspect', { state: 'suspect' }],
     ['dead', { state: 'dead' }],
   ])('passes by a host that is %s', (_name, facts) => {
@@ -58,6 +60,33 @@ describe('a placement', () => {
     const place = (except: string[]) => choosePlacement(hosts, { image: 'python', except }, () => 0.5);
     expect(place(['a'])).toMatchObject({ value: { hostId: 'b' } });
     expect(place(['a', 'b'])).toMatchObject({ ok: false, code: 'no_host_available' });
+  });
+
+  test('goes to a host that has something of the session, unless that is nearly full', () => {
+    const near = (sandboxes: number) =>
+      choosePlacement(
+        [host('a', { capacity: 10 }), host('b', { capacity: 10, sandboxes })],
+        { image: 'python', near: ['b'] },
+        () => 0.5,
+      );
+    expect(near(8)).toMatchObject({ value: { hostId: 'b' } });
+    expect(near(9)).toMatchObject({ value: { hostId: 'a' } });
+  });
+
+  test('of many draws a few and takes the least filled of those', () => {
+    const hosts = Array.from({ length: 100 }, (_, index) =>
+      host(`h${index}`, { capacity: 200, sandboxes: index }),
+    );
+    const draws = [0.7, 0.3, 0.5];
+    expect(choosePlacement(hosts, { image: 'python' }, () => draws.shift() ?? 0)).toMatchObject({
+      value: { hostId: 'h30' },
+    });
+  });
+
+  test('says when it is worth to come back: soon for room, later for hosts that are away', () => {
+    expect(choose([host('a', { sandboxes: 4 })])).toMatchObject({ retry_after_s: 2 });
+    expect(choose([host('a', { faults: ['cordoned'] })])).toMatchObject({ retry_after_s: 5 });
+    expect(choose([host('a', { state: 'suspect' })])).toMatchObject({ retry_after_s: 5 });
   });
 
   test('among equals is by chance', () => {

@@ -19,6 +19,7 @@ function session(facts: Partial<SessionRecord> = {}): SessionRecord {
       environment: {},
       network: null,
       metadata: {},
+      onHostLoss: 'fail',
       idleTimeoutMs: 600_000,
       createdAtMs: NOW,
       ephemeral: false,

@@ -67,6 +67,7 @@ describe('a session link', () => {
 
   test('of another host is closed, and the session goes on with its own', async () => {
     const foreign = await connectFakeHost();
+    foreign.dropControl();
     const own = host.session(session.id);
     const intruder = new SessionDouble(foreign, own.claims, own.attach);
     await intruder.connect();
@@ -78,7 +79,9 @@ describe('a session link', () => {
 
   test('whose proof is by another key is closed (A51)', async () => {
     const own = host.session(session.id);
-    const { identity } = await connectFakeHost();
+    const other = await connectFakeHost();
+    other.dropControl();
+    const { identity } = other;
     const intruder = new SessionDouble(host, own.claims, own.attach);
     intruder.identity = { ...identity, hostId: host.hostId };
     await intruder.connect();

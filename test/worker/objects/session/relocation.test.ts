@@ -1,0 +1,109 @@
+import { runDurableObjectAlarm } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { verifyChain } from '../../../../shared/receipt-verify.ts';
+import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
+import { connectFakeHost } from '../../harness/fake-host.ts';
+import { call, caller, openSession, sessionStub, WHOLE_CHAIN } from '../../harness/sessions.ts';
+
+let first: HostDouble;
+let second: HostDouble;
+beforeEach(async () => {
+  first = await connectFakeHost();
+  second = await connectFakeHost();
+});
+afterEach(() => {
+  vi.useRealTimers();
+  first.close();
+  second.close();
+});
+
+async function dies(host: HostDouble): Promise<void> {
+  const stub = env.HOST.get(env.HOST.idFromName(host.hostId));
+  host.close();
+  await expect.poll(async () => (await env.HOST.getByName(host.hostId).status()).connected).toBe(false);
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 46_000 });
+  await runDurableObjectAlarm(stub);
+  await runDurableObjectAlarm(stub);
+  vi.useRealTimers();
+}
+
+const describeSession = async (id: string) => {
+  const described = await sessionStub(id).describe(caller);
+  if (!described.ok) throw new Error(described.detail);
+  return described.value;
+};
+
+describe('a session whose host is lost', () => {
+  test('fails, where it did not ask for another', async () => {
+    const session = await openSession(first);
+    await dies(first);
+    await expect.poll(async () => (await describeSession(session.id)).error?.code).toBe('host_lost');
+    expect(await session.stub.execute(call('x'))).toMatchObject({ ok: false, code: 'session_failed' });
+  });
+
+  test('goes on elsewhere with the next call, and says that its state is lost', async () => {
+    const session = await openSession(first, { on_host_loss: 'rebuild' });
+    await session.stub.execute(call('before'));
+    await dies(first);
+    expect(await session.stub.execute(call('after'))).toMatchObject({
+      ok: true,
+      value: { status: 'succeeded', stdout: 'after', state_lost: true },
+    });
+    expect(await describeSession(session.id)).toMatchObject({
+      state: 'running',
+      host_id: second.hostId,
+      on_host_loss: 'rebuild',
+    });
+    const exported = await session.stub.receipts(caller, WHOLE_CHAIN);
+    if (!exported.ok) throw new Error(exported.detail);
+    expect(exported.value.keys.hosts.map(({ host_id }) => host_id)).toEqual([first.hostId, second.hostId]);
+    const { receipts, keys } = exported.value;
+    expect(receipts).toHaveLength(2);
+    expect(await verifyChain(receipts, keys, session.id)).toMatchObject({ ok: true });
+  });
+
+  test('never runs again what had begun there, and runs what waited', async () => {
+    first.script = (execution) => execution.started();
+    const session = await openSession(first, { on_host_loss: 'rebuild' });
+    const begun = session.stub.execute(call('begun'));
+    await first.until(() => first.session(session.id).starts.size === 1);
+    const waiting = session.stub.execute(call('waits'));
+    await expect.poll(async () => (await describeSession(session.id)).executions.queued).toBe(1);
+    await dies(first);
+    expect(await begun).toMatchObject({ ok: false, code: 'host_lost' });
+    expect(await waiting).toMatchObject({ ok: true, value: { status: 'succeeded', stdout: 'waits' } });
+    const ran = second.commands.flatMap(({ claims }) => (claims.act === 'execute' ? [claims.exec] : []));
+    expect(ran).toHaveLength(1);
+  });
+});
+
+describe('a session whose sandbox is gone', () => {
+  test.each(['host_full', 'host_degraded'])(
+    'moves on where its own host refuses a new one (%s)',
+    async (code) => {
+      const session = await openSession(first);
+      first.refuseAttach = code;
+      first.session(session.id).send({ type: 'sandbox_lost', reason: 'crashed' });
+      expect(await session.stub.execute(call('x'))).toMatchObject({
+        ok: true,
+        value: { status: 'succeeded', state_lost: true },
+      });
+      expect((await describeSession(session.id)).host_id).toBe(second.hostId);
+      // The former host says what it likes: it is not this session's any more.
+      expect(await session.stub.execute(call('y'))).toMatchObject({ ok: true, value: { stdout: 'y' } });
+    },
+  );
+
+  test('has the refusal as its answer when no host takes it', async () => {
+    const session = await openSession(first);
+    for (const host of [first, second]) host.refuseAttach = 'host_full';
+    first.session(session.id).send({ type: 'sandbox_lost', reason: 'crashed' });
+    expect(await session.stub.execute(call('x'))).toMatchObject({
+      ok: true,
+      value: { status: 'refused' },
+    });
+    for (const host of [first, second]) host.refuseAttach = undefined;
+    expect(await session.stub.execute(call('y'))).toMatchObject({ ok: true, value: { stdout: 'y' } });
+  });
+});
