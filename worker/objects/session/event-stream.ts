@@ -1,5 +1,5 @@
 /** The events of one execution as server-sent events: from a cursor to the end, every byte once. */
-import { concatBytes, utf8 } from '../../../shared/encoding.ts';
+import { utf8 } from '../../../shared/encoding.ts';
 import {
   type EventCursor,
   type Execution,
@@ -8,6 +8,7 @@ import {
 } from '../../../shared/execution.ts';
 import { SSE_HEARTBEAT_MS } from '../../../shared/limits.ts';
 import type { EventLog, ReaderPosition } from './event-log.ts';
+import { joinBytes } from './output-pieces.ts';
 import type { OutputPiece } from './records.ts';
 import { TAIL_ROWS_FROM } from './store.ts';
 import { streamText } from './stream-text.ts';
@@ -207,5 +208,5 @@ function runsOf(pieces: readonly OutputPiece[]): OutputPiece[] {
       runs.push({ stream, offset, length: bytes.length, chunks: [bytes] });
     }
   }
-  return runs.map(({ stream, offset, chunks }) => ({ stream, offset, bytes: concatBytes(chunks) }));
+  return runs.map(({ stream, offset, chunks }) => ({ stream, offset, bytes: joinBytes(chunks) }));
 }
