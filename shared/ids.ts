@@ -9,6 +9,8 @@ export const SnapshotIdSchema = z.string().regex(new RegExp(`^snp_${HANDLE}$`));
 export const HostIdSchema = z.string().regex(new RegExp(`^hst_${HANDLE}$`));
 /** A session id carries a keyed tag over (tenant, handle), so a wrong one is refused before any object wakes. */
 export const SessionIdSchema = z.string().regex(new RegExp(`^ses_${HANDLE}[A-Za-z0-9_-]{16}$`));
+/** Tagged like that of a session. */
+export const WorkflowIdSchema = z.string().regex(new RegExp(`^wfl_${HANDLE}[A-Za-z0-9_-]{16}$`));
 export const TenantSchema = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/);
 export const Sha256Schema = z.string().regex(/^[0-9a-f]{64}$/);
 export const ImageDigestSchema = z.string().regex(/^sha256:[0-9a-f]{64}$/);
@@ -32,19 +34,46 @@ const TAG_BYTES = 12;
 
 export async function newSessionId(tagKey: CryptoKey, tenant: string): Promise<string> {
   const handle = randomHandle();
-  return `ses_${handle}${await sessionTag(tagKey, tenant, handle)}`;
+  return `ses_${handle}${await ownersTag(tagKey, 'session', { tenant, handle })}`;
+}
+
+export async function newWorkflowId(tagKey: CryptoKey, tenant: string): Promise<string> {
+  const handle = randomHandle();
+  return `wfl_${handle}${await ownersTag(tagKey, 'workflow', { tenant, handle })}`;
 }
 
 /** Whether this edge made the id for this tenant. */
 export async function isSessionIdOf(tagKey: CryptoKey, tenant: string, sessionId: string): Promise<boolean> {
   if (!SessionIdSchema.safeParse(sessionId).success) return false;
-  const handle = sessionId.slice(4, 26);
-  const expected = await sessionTag(tagKey, tenant, handle);
-  return constantTimeEqual(expected, sessionId.slice(26));
+  return hasOwnersTag(tagKey, 'session', { tenant, id: sessionId });
 }
 
-async function sessionTag(tagKey: CryptoKey, tenant: string, handle: string): Promise<string> {
-  const mac = await crypto.subtle.sign('HMAC', tagKey, utf8(`session\n${tenant}\n${handle}`));
+export async function isWorkflowIdOf(
+  tagKey: CryptoKey,
+  tenant: string,
+  workflowId: string,
+): Promise<boolean> {
+  if (!WorkflowIdSchema.safeParse(workflowId).success) return false;
+  return hasOwnersTag(tagKey, 'workflow', { tenant, id: workflowId });
+}
+
+async function hasOwnersTag(
+  tagKey: CryptoKey,
+  kind: TaggedKind,
+  { tenant, id }: { tenant: string; id: string },
+): Promise<boolean> {
+  const expected = await ownersTag(tagKey, kind, { tenant, handle: id.slice(4, 26) });
+  return constantTimeEqual(expected, id.slice(26));
+}
+
+type TaggedKind = 'session' | 'workflow';
+
+async function ownersTag(
+  tagKey: CryptoKey,
+  kind: TaggedKind,
+  { tenant, handle }: { tenant: string; handle: string },
+): Promise<string> {
+  const mac = await crypto.subtle.sign('HMAC', tagKey, utf8(`${kind}\n${tenant}\n${handle}`));
   return toBase64Url(new Uint8Array(mac).subarray(0, TAG_BYTES));
 }
 

@@ -6,6 +6,8 @@ import type { ObjectNamespace } from './objects/namespace.ts';
 import type { PoolPort } from './objects/pool/port.ts';
 import type { SessionPort } from './objects/session/port.ts';
 import type { TenantPort } from './objects/tenant/port.ts';
+import type { WorkflowPort } from './objects/workflow/port.ts';
+import type { RunNamespace } from './objects/workflow/run-namespace.ts';
 
 export interface Env {
   SESSION: ObjectNamespace<SessionPort>;
@@ -14,6 +16,9 @@ export interface Env {
   TENANT: ObjectNamespace<TenantPort>;
   MCP_CALLS: ObjectNamespace<McpCallsPort>;
   CATALOGUE: ObjectNamespace<CataloguePort>;
+  WORKFLOW: ObjectNamespace<WorkflowPort>;
+  /** Runs of workflows, on the engine of Workflows. */
+  WORKFLOW_RUN: RunNamespace;
   /** Origin of this edge, `iss` of its grants, for example `https://sandgate.example.com`. */
   EDGE_ORIGIN: string;
   /**
@@ -48,6 +53,8 @@ export interface Env {
    * `{"large": {"cpus": 4}}`.
    */
   RESOURCE_CLASSES?: string;
+  /** `true` where the engine of Workflows does not go on by itself after a restart: a development stack's. */
+  WORKFLOWS_NEED_TAKING_UP?: string;
   /** Requests per minute of a tenant. */
   TENANT_REQUESTS_PER_MINUTE: string;
 }

@@ -26,6 +26,7 @@ export function developmentBindings(keys: DevelopmentKeys, overrides: Bindings =
     OPERATOR_TOKEN_SHA256: sha256HexOf(keys.operator_token),
     POOLS: JSON.stringify(['default']),
     TENANT_REQUESTS_PER_MINUTE: REQUESTS_PER_MINUTE,
+    WORKFLOWS_NEED_TAKING_UP: 'true',
     ...overrides,
   };
 }

@@ -13,6 +13,7 @@ const DURABLE_OBJECTS = {
   TENANT: 'TenantObject',
   MCP_CALLS: 'McpCallsObject',
   CATALOGUE: 'CatalogueObject',
+  WORKFLOW: 'WorkflowObject',
 };
 
 export type GatewayOptions = {
@@ -39,6 +40,7 @@ export async function startGateway(options: GatewayOptions): Promise<{ url: URL;
           { className, useSQLite: true },
         ]),
       ),
+      workflows: { WORKFLOW_RUN: { name: 'workflow-run', className: 'WorkflowRun' } },
       resourcePersistencePath: options.persistDir,
       cf: false,
       telemetry: { enabled: false },

@@ -10,6 +10,7 @@ import type { PoolPort } from '../objects/pool/port.ts';
 import type { SessionPort } from '../objects/session/port.ts';
 import { sessionObjectName } from '../objects/session-name.ts';
 import type { TenantPort } from '../objects/tenant/port.ts';
+import type { WorkflowPort } from '../objects/workflow/port.ts';
 
 /** A call that changes nothing, or nothing more when it is made twice. */
 export const SAFE = { safe: true } as const;
@@ -27,6 +28,11 @@ export function sessionCalls(env: Env, tenant: string, sessionId: string): Objec
 
 export function tenantCalls(env: Env, tenant: string): ObjectCalls<TenantPort> {
   return (method, about) => callObject(() => method(env.TENANT.getByName(tenant)), about);
+}
+
+export function workflowCalls(env: Env, tenant: string, workflowId: string): ObjectCalls<WorkflowPort> {
+  const name = `${tenant}:${workflowId}`;
+  return (method, about) => callObject(() => method(env.WORKFLOW.getByName(name)), about);
 }
 
 export function catalogueCalls(env: Env, tenant: string): ObjectCalls<CataloguePort> {

@@ -14,6 +14,7 @@ import { terminal } from './terminal.ts';
 import { toolCalls } from './tool-calls.ts';
 import { toolRegistryRoutes } from './tool-registry.ts';
 import { toolRoutes } from './tools.ts';
+import { workflowRoutes } from './workflows.ts';
 
 const described: Route[] = [
   ...sessionRoutes,
@@ -25,6 +26,7 @@ const described: Route[] = [
   ...toolRoutes,
   ...toolRegistryRoutes,
   toolCalls,
+  ...workflowRoutes,
   mcp,
   ...operatorRoutes,
   ...hostDutyRoutes,

@@ -1,0 +1,255 @@
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { type Workflow, WorkflowSchema } from '../../../shared/workflow.ts';
+import type { HostDouble, Script } from '../../fixtures/host-double/host-double.ts';
+import { tokenOf } from '../fixture-issuer.ts';
+import { type ApiOptions, api, problemIn } from '../harness/api.ts';
+import { connectFakeHost } from '../harness/fake-host.ts';
+
+let host: HostDouble;
+/** Commands in the order in which the host was given them. */
+const ran: string[] = [];
+let releaseHeld: () => void = () => undefined;
+
+/** `out X` prints X, `fail` fails, `hold X` prints X once it is let go; everything else is quiet. */
+const script: Script = async (execution) => {
+  execution.started();
+  const text = String(execution.arguments.command ?? execution.arguments.code);
+  ran.push(text);
+  const [verb, ...rest] = text.split(' ');
+  if (verb === 'fail') return execution.finish({ status: 'failed', exit_code: 1 });
+  if (verb === 'hold') {
+    const held = Promise.withResolvers<void>();
+    releaseHeld = held.resolve;
+    await held.promise;
+  }
+  if (verb === 'out' || verb === 'hold') await execution.write('stdout', `${rest.join(' ')}\n`);
+  return execution.finish();
+};
+
+const alice = () => tokenOf({ claims: { tenant: 'acme', sub: 'alice' } });
+
+beforeAll(async () => {
+  host = await connectFakeHost({ script });
+});
+afterAll(() => {
+  expect(host.failures).toEqual([]);
+  host.close();
+});
+
+async function start(body: unknown, options: ApiOptions = {}): Promise<Workflow> {
+  const answer = await api('POST', '/v1/workflows', { token: await alice(), body, ...options });
+  expect(answer.status, answer.text).toBe(202);
+  return WorkflowSchema.parse(answer.json);
+}
+
+async function read(workflowId: string): Promise<Workflow> {
+  const answer = await api('GET', `/v1/workflows/${workflowId}`, { token: await alice() });
+  expect(answer.status, answer.text).toBe(200);
+  return WorkflowSchema.parse(answer.json);
+}
+
+function ended({ workflow_id }: Workflow): Promise<Workflow> {
+  return vi.waitFor(
+    async () => {
+      const workflow = await read(workflow_id);
+      expect(workflow.status).not.toBe('running');
+      return workflow;
+    },
+    { timeout: 20_000, interval: 50 },
+  );
+}
+
+async function run(body: unknown): Promise<Workflow> {
+  ran.length = 0;
+  return ended(await start(body));
+}
+
+const shell = (command: unknown, more: object = {}) => ({
+  tool_name: 'shell',
+  arguments: { command },
+  ...more,
+});
+const statuses = ({ tasks }: Workflow) =>
+  Object.fromEntries(Object.entries(tasks).map(([name, { status }]) => [name, status]));
+
+describe('a workflow', () => {
+  test('runs its tasks in the order of their dependencies, and hands on what they gave', async () => {
+    const workflow = await run({
+      name: 'greeting',
+      input: { greeting: 'out hello' },
+      tasks: {
+        first: shell({ $input: '/greeting' }),
+        second: shell({ $join: ['out ', { $from: 'third', path: '/stdout' }] }),
+        third: shell('out of order', { depends_on: ['first'] }),
+      },
+    });
+    expect(workflow).toMatchObject({ name: 'greeting', status: 'succeeded', reason: null });
+    expect(ran).toEqual(['out hello', 'out of order', 'out of order\n']);
+    expect(Object.keys(workflow.sessions)).toEqual(['main']);
+    const [call] = workflow.tasks.first?.calls ?? [];
+    expect(call).toMatchObject({ item: null, attempt: 1, status: 'succeeded' });
+  });
+
+  test('makes one call for each item of a list', async () => {
+    const workflow = await run({
+      tasks: {
+        list: shell('out [{"n": 1}, {"n": 2}, {"n": 3}]'),
+        each: shell({ $item: '' }, { for_each: { $input: '' } }),
+        numbers: {
+          tool_name: 'python',
+          arguments: { code: { $item: '/n' } },
+          for_each: { $from: 'list', path: '/json' },
+        },
+      },
+      input: ['out a', 'out b'],
+    });
+    expect(ran.toSorted()).toEqual(['out [{"n": 1}, {"n": 2}, {"n": 3}]', 'out a', 'out b']);
+    expect(workflow.tasks.each?.calls.map(({ item }) => item).toSorted()).toEqual([0, 1]);
+    expect(workflow.tasks.numbers).toMatchObject({ status: 'failed', calls: [] });
+    expect(workflow.tasks.numbers?.reason).toContain('arguments');
+    expect(workflow.status).toBe('failed');
+  });
+
+  test('skips what its condition excludes, and everything that waits for it', async () => {
+    const workflow = await run({
+      input: { deploy: false },
+      tasks: {
+        build: shell('out 3'),
+        deploy: shell('out deployed', {
+          depends_on: ['build'],
+          when: { value: { $input: '/deploy' }, equals: true },
+        }),
+        after: shell('out after', { depends_on: ['deploy'] }),
+        many: shell('out many', {
+          when: { all: [{ value: { $from: 'build', path: '/json' }, greater_than: 2 }] },
+        }),
+      },
+    });
+    expect(statuses(workflow)).toEqual({
+      build: 'succeeded',
+      deploy: 'skipped',
+      after: 'skipped',
+      many: 'succeeded',
+    });
+    expect(workflow.status).toBe('succeeded');
+  });
+
+  test('stops at a failure, but runs what was made for it', async () => {
+    const workflow = await run({
+      tasks: {
+        bad: shell('fail'),
+        next: shell('out never', { depends_on: ['bad'] }),
+        clean: shell('out cleaned', { depends_on: ['bad'], run_on: 'failure' }),
+        report: shell({ $from: 'bad', path: '/status' }, { run_on: 'always' }),
+      },
+    });
+    expect(statuses(workflow)).toEqual({
+      bad: 'failed',
+      next: 'skipped',
+      clean: 'succeeded',
+      report: 'succeeded',
+    });
+    expect(workflow).toMatchObject({ status: 'failed' });
+    expect(workflow.reason).toMatch(/^bad: exe_\S+ ended as failed/);
+    expect(ran.toSorted()).toEqual(['fail', 'failed', 'out cleaned']);
+  });
+
+  test('ends the sessions that were made for it, and leaves those that it was given', async () => {
+    const created = await api('POST', '/v1/sessions', { token: await alice(), body: {} });
+    const { session_id } = created.json as { session_id: string };
+    const workflow = await run({
+      sessions: { mine: { session_id }, other: { create: {} } },
+      tasks: { a: shell('out a', { session: 'mine' }), b: shell('out b', { session: 'other' }) },
+    });
+    expect(workflow.sessions.mine).toBe(session_id);
+    const state = async (id: string | undefined) =>
+      (await api('GET', `/v1/sessions/${id}`, { token: await alice() })).status;
+    expect(await state(session_id)).toBe(200);
+    expect(await state(workflow.sessions.other)).toBe(404);
+  });
+
+  test('is started once, however often its request is repeated', async () => {
+    const body = { tasks: { a: shell('out once') } };
+    ran.length = 0;
+    const headers = { 'Idempotency-Key': 'start-1' };
+    const [first, second] = await Promise.all([start(body, { headers }), start(body, { headers })]);
+    expect(second.workflow_id).toBe(first.workflow_id);
+    await ended(first);
+    expect(ran).toEqual(['out once']);
+    const other = await api('POST', '/v1/workflows', {
+      token: await alice(),
+      headers,
+      body: { tasks: { a: shell('out twice') } },
+    });
+    expect(problemIn(other).code).toBe('idempotency_conflict');
+  });
+
+  test('is cancelled with what it runs', async () => {
+    ran.length = 0;
+    const workflow = await start({
+      tasks: { a: shell('hold on'), b: shell('out b', { depends_on: ['a'] }) },
+    });
+    await vi.waitFor(() => expect(ran).toEqual(['hold on']), { timeout: 10_000 });
+    const cancel = async () =>
+      api('POST', `/v1/workflows/${workflow.workflow_id}/cancel`, { token: await alice() });
+    const answer = await cancel();
+    expect(answer.status, answer.text).toBe(200);
+    expect(WorkflowSchema.parse(answer.json)).toMatchObject({
+      status: 'cancelled',
+      tasks: { a: { status: 'cancelled' }, b: { status: 'cancelled' } },
+    });
+    expect((await cancel()).status).toBe(200);
+    releaseHeld();
+    const main = (await read(workflow.workflow_id)).sessions.main;
+    const session = await api('GET', `/v1/sessions/${main}`, { token: await alice() });
+    expect(session.status).toBe(404);
+    expect(ran).toEqual(['hold on']);
+  });
+});
+
+describe('a workflow that cannot be', () => {
+  const refused = async (body: unknown) => {
+    const answer = await api('POST', '/v1/workflows', { token: await alice(), body });
+    return problemIn(answer).violations ?? [];
+  };
+
+  test('is refused with the place and what was expected there', async () => {
+    expect(
+      await refused({
+        tasks: { a: shell('x', { depends_on: ['b'] }), b: shell('y', { depends_on: ['a'] }) },
+      }),
+    ).toEqual([expect.objectContaining({ path: 'body.tasks', received: 'a → b → a' })]);
+    expect(await refused({ tasks: { a: shell({ $from: 'z' }) } })).toEqual([
+      expect.objectContaining({ path: 'body.tasks.a', received: 'z' }),
+    ]);
+    expect(await refused({ tasks: { a: shell({ $item: '' }) } })).toEqual([
+      expect.objectContaining({ path: 'body.tasks.a' }),
+    ]);
+    expect(await refused({ tasks: { a: shell('x', { session: 'z' }) } })).toEqual([
+      expect.objectContaining({ path: 'body.tasks.a.session', received: 'z' }),
+    ]);
+    expect(await refused({ tasks: { a: { tool_name: 'nothing' } } })).toEqual([
+      expect.objectContaining({ path: 'body.tasks.a.tool_name', received: 'nothing' }),
+    ]);
+    expect(await refused({ tasks: { a: { tool_name: 'shell', arguments: { comand: 'x' } } } })).toEqual(
+      expect.arrayContaining([expect.objectContaining({ path: 'body.tasks.a.arguments.command' })]),
+    );
+    expect(await refused({ tasks: { a: shell('x', { retries: { max_attempts: 2 } }) } })).toEqual([
+      expect.objectContaining({ path: 'body.tasks.a.retries', received: 'shell' }),
+    ]);
+    expect(await refused({ tasks: {} })).toEqual([expect.objectContaining({ path: 'body.tasks' })]);
+  });
+
+  test('is missing for everybody but its owner', async () => {
+    const { workflow_id } = await run({ tasks: { a: shell('out mine') } });
+    const strangers = [
+      await tokenOf({ claims: { tenant: 'acme', sub: 'bob' } }),
+      await tokenOf({ claims: { tenant: 'globex', sub: 'alice' } }),
+    ];
+    for (const token of strangers) {
+      const got = await api('GET', `/v1/workflows/${workflow_id}`, { token });
+      const cancelled = await api('POST', `/v1/workflows/${workflow_id}/cancel`, { token });
+      expect([problemIn(got).code, problemIn(cancelled).code]).toEqual(['not_found', 'not_found']);
+    }
+  });
+});

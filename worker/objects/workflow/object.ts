@@ -1,0 +1,188 @@
+/**
+ * The record of one workflow. The engine of Workflows decides what is run when, and takes a run up again after a restart;
+ * this object keeps what can be asked about it meanwhile, and whether it may go on.
+ */
+import { DurableObject } from 'cloudflare:workers';
+import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import { isTerminal } from '../../../shared/lifecycle.ts';
+import type { TaskStatus, Workflow } from '../../../shared/workflow.ts';
+import type { Env } from '../../env.ts';
+import { callObject } from '../../middleware/call-object.ts';
+import type { Caller } from '../caller.ts';
+import { sessionObjectName } from '../session-name.ts';
+import type { NamedCall, Plan, RunEnd, WorkflowPort } from './port.ts';
+import { type WorkflowHead, WorkflowStore } from './store.ts';
+import { forgetRun, isUnderWay, markUnderWay, takeUp } from './take-up.ts';
+import { workflowView } from './view.ts';
+
+/** How often it looks whether its run is still there. */
+const LOOK_MS = 30_000;
+/** Kept for whoever asks, after its end. */
+const RETENTION_MS = 7 * 86_400_000;
+/** States of an instance in which nothing more comes of it. */
+const OVER: ReadonlySet<string> = new Set(['errored', 'terminated', 'complete']);
+
+export class WorkflowObject extends DurableObject<Env> implements WorkflowPort {
+  readonly #store: WorkflowStore;
+
+  constructor(ctx: DurableObjectState, env: Env) {
+    super(ctx, env);
+    this.#store = new WorkflowStore(ctx.storage);
+  }
+
+  async start(plan: Plan): Promise<Outcome<Workflow>> {
+    if (this.#store.head() === undefined) {
+      this.#store.insert(plan, new Date().toISOString());
+      for (const name of Object.keys(plan.definition.tasks)) this.#store.putTask(name, 'pending', null);
+      await this.ctx.storage.setAlarm(Date.now() + LOOK_MS);
+    }
+    await this.#run(plan);
+    return this.#view();
+  }
+
+  async describe(caller: Caller): Promise<Outcome<Workflow>> {
+    return this.#isOf(caller) ? this.#view() : notFound();
+  }
+
+  async cancel(caller: Caller): Promise<Outcome<Workflow>> {
+    const head = this.#store.head();
+    if (head === undefined || !this.#isOf(caller)) return notFound();
+    if (head.status === 'running') this.#end({ status: 'cancelled', reason: 'cancelled by its owner' });
+    if (this.#store.head()?.status === 'cancelled') await this.#stop(head);
+    return this.#view();
+  }
+
+  async plan(): Promise<Outcome<Plan>> {
+    const head = this.#store.head();
+    return head === undefined ? notFound() : success(head.plan);
+  }
+
+  async sessionNamed(name: string, sessionId: string, isOwn: boolean): Promise<Outcome<null>> {
+    this.#store.putSession(name, sessionId, isOwn);
+    return success(null);
+  }
+
+  async taskBegins(task: string): Promise<Outcome<{ refusal: RunEnd['status'] | null }>> {
+    const head = this.#store.head();
+    if (head === undefined) return notFound();
+    if (head.status !== 'running') return success({ refusal: head.status });
+    if (Date.now() >= head.plan.endsBy) return success({ refusal: 'timeout' });
+    const { tasks, on_failure } = head.plan.definition;
+    const hasFailed = this.#store
+      .tasks()
+      .some(({ name, status }) => status === 'failed' && tasks[name]?.may_fail === false);
+    // What runs where others failed is not kept from it by their failure.
+    if (hasFailed && on_failure === 'stop' && tasks[task]?.run_on === 'success') {
+      return success({ refusal: 'failed' });
+    }
+    this.#store.putTask(task, 'running', null);
+    return success({ refusal: null });
+  }
+
+  async callBegun(call: NamedCall): Promise<Outcome<null>> {
+    this.#store.putCall(call);
+    // It began while the run was being cancelled.
+    if (this.#store.head()?.status === 'cancelled') await this.#interrupt(call.session_id, call.execution_id);
+    return success(null);
+  }
+
+  async taskEnded(task: string, status: TaskStatus, reason: string | null): Promise<Outcome<null>> {
+    if (this.#store.head()?.status === 'running') this.#store.putTask(task, status, reason);
+    return success(null);
+  }
+
+  async ended(end: RunEnd): Promise<Outcome<null>> {
+    if (this.#store.head()?.status === 'running') this.#end(end);
+    return success(null);
+  }
+
+  /** A run that is gone without a word has failed; one that nobody woke is woken by the question. */
+  override async alarm(): Promise<void> {
+    const head = this.#store.head();
+    if (head === undefined) return;
+    if (head.status !== 'running') {
+      await this.ctx.storage.deleteAll();
+      return;
+    }
+    await this.ctx.storage.setAlarm(Date.now() + LOOK_MS);
+    await this.#run(head.plan);
+    const { workflowId } = head.plan;
+    const instance = await this.env.WORKFLOW_RUN.get(workflowId);
+    const { status } = await instance.status();
+    const isCut = this.env.WORKFLOWS_NEED_TAKING_UP === 'true' && !isUnderWay(workflowId);
+    if (isCut && !OVER.has(status)) await takeUp(workflowId, instance);
+    if (OVER.has(status) && this.#store.head()?.status === 'running') {
+      this.#end({ status: 'failed', reason: 'its run ended without saying how' });
+      await this.#stop(head);
+    }
+  }
+
+  async #run({ workflowId, owner }: Plan): Promise<void> {
+    try {
+      await this.env.WORKFLOW_RUN.create({ id: workflowId, params: { tenant: owner.tenant, workflowId } });
+      markUnderWay(workflowId);
+    } catch (error: unknown) {
+      // An instance of this id is there already, which is what was wanted; anything else shows when it is looked at.
+      const instance = await this.env.WORKFLOW_RUN.get(workflowId).catch(() => undefined);
+      if (instance === undefined) throw error;
+    }
+  }
+
+  #end(end: RunEnd): void {
+    this.#store.end(end, new Date().toISOString());
+    const workflowId = this.#store.head()?.plan.workflowId;
+    if (workflowId !== undefined) forgetRun(workflowId);
+    void this.ctx.storage.setAlarm(Date.now() + RETENTION_MS);
+  }
+
+  /** Everything of a run that ended from outside. As often as wanted: what is stopped already stays so. */
+  async #stop({ plan }: WorkflowHead): Promise<void> {
+    const instance = await this.env.WORKFLOW_RUN.get(plan.workflowId).catch(() => undefined);
+    // One that has come to its end cannot be ended; it may do so just now.
+    if (instance !== undefined && !OVER.has((await instance.status()).status)) {
+      await instance.terminate().catch(() => undefined);
+    }
+    const running = this.#store.calls().filter(({ call }) => !isTerminal(call.status));
+    await Promise.all(running.map(({ call }) => this.#interrupt(call.session_id, call.execution_id)));
+    const own = this.#store.sessions().filter((session) => session.is_own);
+    await Promise.all(
+      own.map((session) => this.#session(session.session_id, (stub, caller) => stub.destroy(caller))),
+    );
+  }
+
+  #interrupt(sessionId: string, executionId: string): Promise<unknown> {
+    return this.#session(sessionId, (stub, caller) => stub.interrupt(caller, executionId));
+  }
+
+  async #session<T>(
+    sessionId: string,
+    act: (stub: ReturnType<Env['SESSION']['getByName']>, caller: Caller) => Promise<Outcome<T>>,
+  ): Promise<unknown> {
+    const owner = this.#store.head()?.plan.owner;
+    if (owner === undefined) return undefined;
+    const caller = { tenant: owner.tenant, subject: owner.subject };
+    const name = sessionObjectName(owner.tenant, sessionId);
+    return callObject(() => act(this.env.SESSION.getByName(name), caller), { safe: true });
+  }
+
+  #isOf({ tenant, subject }: Caller): boolean {
+    const owner = this.#store.head()?.plan.owner;
+    return owner?.tenant === tenant && owner.subject === subject;
+  }
+
+  #view(): Outcome<Workflow> {
+    const head = this.#store.head();
+    if (head === undefined) return notFound();
+    return success(
+      workflowView(head, {
+        sessions: this.#store.sessions(),
+        tasks: this.#store.tasks(),
+        calls: this.#store.calls(),
+      }),
+    );
+  }
+}
+
+function notFound(): Outcome<never> {
+  return failure('not_found', 'no such workflow, or not yours');
+}

@@ -1,0 +1,59 @@
+/** What others may ask of a workflow's object. */
+import * as z from 'zod';
+import type { Outcome } from '../../../shared/errors.ts';
+import { WorkflowIdSchema } from '../../../shared/ids.ts';
+import {
+  CreateWorkflowSchema,
+  type TaskCall,
+  type TaskStatus,
+  type Workflow,
+  WorkflowStatusSchema,
+} from '../../../shared/workflow.ts';
+import type { Caller } from '../caller.ts';
+import { CallerSchema } from '../session/port.ts';
+
+/** Who started it, with the rights that the token gave then: each call of the run is judged by them. */
+export const OwnerSchema = CallerSchema.extend({
+  client: z.string(),
+  scopes: z.array(z.string()),
+  tokenId: z.string(),
+  expiresAtMs: z.number(),
+});
+export type Owner = z.infer<typeof OwnerSchema>;
+
+/** What a run works from. */
+export const PlanSchema = z.object({
+  workflowId: WorkflowIdSchema,
+  owner: OwnerSchema,
+  definition: CreateWorkflowSchema,
+  endsBy: z.number(),
+});
+export type Plan = z.infer<typeof PlanSchema>;
+
+/** How a run ended. */
+export const RunEndSchema = z.object({
+  status: WorkflowStatusSchema.exclude(['running']),
+  reason: z.string().nullable(),
+});
+export type RunEnd = z.infer<typeof RunEndSchema>;
+
+export interface NamedCall extends TaskCall {
+  task: string;
+}
+
+export interface WorkflowPort {
+  /** Resolves when it is written and its run is under way. Called again with the same id it joins. */
+  start(plan: Plan): Promise<Outcome<Workflow>>;
+  describe(caller: Caller): Promise<Outcome<Workflow>>;
+  /** The second time it is the same. What runs is stopped when this resolves. */
+  cancel(caller: Caller): Promise<Outcome<Workflow>>;
+
+  /** From its run, each of them as often as wanted. */
+  plan(): Promise<Outcome<Plan>>;
+  sessionNamed(name: string, sessionId: string, isOwn: boolean): Promise<Outcome<null>>;
+  /** Whether the task may begin, or why not. */
+  taskBegins(task: string): Promise<Outcome<{ refusal: RunEnd['status'] | null }>>;
+  callBegun(call: NamedCall): Promise<Outcome<null>>;
+  taskEnded(task: string, status: TaskStatus, reason: string | null): Promise<Outcome<null>>;
+  ended(end: RunEnd): Promise<Outcome<null>>;
+}
