@@ -22,6 +22,8 @@ import { type CloseCode, LinkSocket, type LinkTiming } from './link-socket.ts';
 /** Attaches take a second each; an edge that sends more at once than any host holds breaks the protocol. */
 const MAX_COMMANDS_AT_ONCE = 1024;
 const MAX_WAITING_FRAMES = 1024;
+const MANY_SANDBOXES = 32;
+const LOAD_INTERVAL_MS = 1_000;
 
 export interface ControlLinkOptions {
   hostId: string;
@@ -48,6 +50,8 @@ export class ControlLink {
   #commandsAtOnce = 0;
   #offeredImages: SandboxRuntimeFacts['images'] | undefined;
   #clockAheadMs: number | null = null;
+  #loadTimer: NodeJS.Timeout | undefined;
+  #isLoadDue = false;
 
   constructor(options: ControlLinkOptions) {
     this.#options = options;
@@ -84,10 +88,29 @@ export class ControlLink {
   }
 
   close(code?: CloseCode): void {
+    clearTimeout(this.#loadTimer);
     this.#socket.close(code);
   }
 
+  /** A large host has many changes: it tells where they have led, once a second. The last places of a small one count at once. */
   reportLoad(): void {
+    if (this.#options.facts.capacity < MANY_SANDBOXES) {
+      this.#tellLoad();
+      return;
+    }
+    if (this.#loadTimer !== undefined) {
+      this.#isLoadDue = true;
+      return;
+    }
+    this.#tellLoad();
+    this.#loadTimer = setTimeout(() => {
+      this.#loadTimer = undefined;
+      if (this.#isLoadDue) this.reportLoad();
+    }, LOAD_INTERVAL_MS).unref();
+  }
+
+  #tellLoad(): void {
+    this.#isLoadDue = false;
     const { attachments, facts, isDegraded } = this.#options;
     this.#send({
       type: 'load',

@@ -25,7 +25,7 @@ interface Entry extends RateState {
 export type Lease = (count: number, revision: number | undefined) => Promise<Outcome<RequestLease>>;
 
 const MAX_TENANTS = 1_024;
-const BLOCKS_PER_WINDOW = 60;
+export const BLOCKS_PER_WINDOW = 60;
 export const WINDOW_S = 60;
 
 /** The leases of one isolate. */

@@ -9,7 +9,7 @@ import type { HostRow } from '../objects/pool/store.ts';
 
 /** From here on the pool's object would have more to do with every create than it should. */
 export const MANY_HOSTS = 32;
-const PICTURE_LIVES_MS = 2_000;
+export const PICTURE_LIVES_MS = 3_000;
 const MAX_POOLS = 64;
 
 interface Picture {

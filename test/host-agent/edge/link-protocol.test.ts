@@ -116,6 +116,16 @@ describe('a link on which nothing comes back', () => {
   });
 });
 
+test('a large host tells what its load has come to once a second, however much it changes', async () => {
+  const host = await linkHost({ capacity: 64 });
+  const loads = () => host.edge.control.flatMap((frame) => (frame.type === 'load' ? [frame.sandboxes] : []));
+  const before = loads().length;
+  await Promise.all(Array.from({ length: 20 }, () => host.attach()));
+  await host.edge.changes.until('the load that it came to', () => (loads().at(-1) === 20 ? true : undefined));
+  expect(loads().length - before).toBeLessThan(20);
+  await host.stop();
+});
+
 test('a host that has no room left says so, but has it for a session that moves on to a new epoch', async () => {
   const host = await linkHost({ capacity: 1 });
   const { grants, tenant, sessionId: heldId } = await host.attach();

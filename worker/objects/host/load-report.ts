@@ -6,7 +6,7 @@ export interface Load {
   skewed: boolean;
 }
 
-const REPORT_INTERVAL_MS = 30_000;
+export const REPORT_INTERVAL_MS = 30_000;
 const REPORT_CHANGE = 0.1;
 
 export function isWorthReporting(load: Load, reported: Load & { atMs: number }, nowMs: number): boolean {

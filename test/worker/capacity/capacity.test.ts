@@ -1,0 +1,51 @@
+import { describe, expect, test } from 'vitest';
+import { type Loads, loadsAt, type Scale } from './model.ts';
+
+/** What an object that writes is planned for; it can do about twice as much. */
+const CEILING_PER_S = 300;
+
+const WHOLE: Scale = {
+  sessions: 1_000_000,
+  hosts: 5_000,
+  callsPerS: 100_000,
+  sessionLifeS: 600,
+  hostsPerPool: 200,
+  isolates: 200,
+  largestTenant: 0.05,
+  messagesPerCall: 4,
+};
+
+function over(loads: Loads): string[] {
+  return Object.entries(loads).flatMap(([object, perS]) => (perS > CEILING_PER_S ? [object] : []));
+}
+
+describe('a million sessions on 5,000 hosts with 100,000 calls a second', () => {
+  test('bring no object above 300 requests a second', () => {
+    const loads = loadsAt(WHOLE);
+    expect(over(loads), JSON.stringify(loads)).toEqual([]);
+    expect(loads.session).toBeLessThan(1);
+    expect(loads.host).toBeLessThan(2);
+  });
+
+  test('leave the pool as it is when six times as many sessions come and go', () => {
+    const loads = loadsAt({ ...WHOLE, sessionLifeS: 100, largestTenant: 0.005 });
+    expect(over(loads), JSON.stringify(loads)).toEqual([]);
+  });
+
+  test('have ten times as many calls without any object but their own being asked', () => {
+    const { session: _own, ...others } = loadsAt(WHOLE);
+    const { session: _tenfold, ...othersThen } = loadsAt({ ...WHOLE, callsPerS: 1_000_000 });
+    expect(othersThen).toEqual(others);
+  });
+});
+
+describe('the model says where it ends', () => {
+  test.each<[string, Partial<Scale>, string]>([
+    ['one pool for all hosts', { hostsPerPool: 5_000 }, 'pool'],
+    ['one tenant for all sessions', { largestTenant: 1 }, 'tenant'],
+    ['sessions that live for a second', { sessionLifeS: 1, hosts: 5_000 }, 'host'],
+    ['a session with a thousand calls a second', { sessions: 100 }, 'session'],
+  ])('with %s it is the %s object', (_name, change, object) => {
+    expect(over(loadsAt({ ...WHOLE, ...change }))).toContain(object);
+  });
+});

@@ -1,0 +1,63 @@
+/**
+ * How many requests a second each kind of object has at a given scale. Counted are calls, link messages and alarms: what
+ * an object has to wake and work for. Heartbeats are answered by the runtime and cost it nothing.
+ */
+import { HEARTBEAT_INTERVAL_MS } from '../../../shared/limits.ts';
+import { BLOCKS_PER_WINDOW, WINDOW_S } from '../../../worker/middleware/admission.ts';
+import { REPORT_INTERVAL_MS } from '../../../worker/objects/host/load-report.ts';
+import { MANY_HOSTS, PICTURE_LIVES_MS } from '../../../worker/placement/pool-pictures.ts';
+
+export interface Scale {
+  sessions: number;
+  hosts: number;
+  callsPerS: number;
+  /** How long a session lives, on average. */
+  sessionLifeS: number;
+  hostsPerPool: number;
+  /** Isolates of the Worker that place sessions in one pool, and that serve one tenant. */
+  isolates: number;
+  /** The part of everything that the largest tenant has. */
+  largestTenant: number;
+  /** Frames of one execution that reach the object as messages: a host sends a short one's in one. */
+  messagesPerCall: number;
+}
+
+export interface Loads {
+  session: number;
+  host: number;
+  pool: number;
+  tenant: number;
+}
+
+/** A host with room for this many or more tells its load once a second at most. */
+const REPORTS_PER_S_AT_MOST = 1;
+/** Of a create: the row in the tenant's index, the reservation of its key, and the row taken out in the end. */
+const TENANT_CALLS_PER_SESSION = 3;
+/** Attach, and the word that the session needs the host no more. */
+const HOST_CALLS_PER_SESSION = 2;
+/** A place that is taken, and given back, where the pool's object is asked. */
+const POOL_CALLS_PER_CREATE = 2;
+
+export function loadsAt(scale: Scale): Loads {
+  const createsPerS = scale.sessions / scale.sessionLifeS;
+  const pools = Math.ceil(scale.hosts / scale.hostsPerPool);
+  const hostChangesPerS = (2 * createsPerS) / scale.hosts;
+  const hostLoadsPerS = Math.min(hostChangesPerS, REPORTS_PER_S_AT_MOST) + 1_000 / HEARTBEAT_INTERVAL_MS;
+  // Near the end of its room every change of a host is worth a report: the worst a pool can have.
+  const reportsPerS =
+    scale.hostsPerPool * (Math.min(hostChangesPerS, REPORTS_PER_S_AT_MOST) + 1_000 / REPORT_INTERVAL_MS);
+  const placing =
+    scale.hostsPerPool >= MANY_HOSTS
+      ? (scale.isolates * 1_000) / PICTURE_LIVES_MS
+      : (createsPerS / pools) * POOL_CALLS_PER_CREATE;
+  return {
+    session: (scale.callsPerS / scale.sessions) * (1 + scale.messagesPerCall),
+    host: (createsPerS / scale.hosts) * HOST_CALLS_PER_SESSION + hostLoadsPerS,
+    pool: reportsPerS + placing,
+    tenant:
+      createsPerS * scale.largestTenant * TENANT_CALLS_PER_SESSION +
+      // An isolate that leased a block asks again when it is spent; each has asked once for its first.
+      BLOCKS_PER_WINDOW / WINDOW_S +
+      scale.isolates / WINDOW_S,
+  };
+}
