@@ -109,7 +109,10 @@ export function parseCursor(text: string): EventCursor | undefined {
   };
 }
 
-/** Data of the SSE events, by event name. `gap` says which bytes of a stream can no longer be had. */
+/**
+ * Data of the SSE events, by event name. `gap` says which bytes of a stream can no longer be had; `paused` that the session
+ * stands still, behind all that was written before, and `resumed` that it goes on.
+ */
 export const StreamEventSchema = z.discriminatedUnion('event', [
   z.object({ event: z.literal('started'), execution_id: ExecutionIdSchema, started_at: z.iso.datetime() }),
   z.object({
@@ -120,6 +123,7 @@ export const StreamEventSchema = z.discriminatedUnion('event', [
     encoding: z.enum(['utf-8', 'base64']),
   }),
   z.object({ event: z.literal('gap'), stream: StreamNameSchema, from: z.int(), to: z.int() }),
+  z.object({ event: z.enum(['paused', 'resumed']), at: z.iso.datetime() }),
   z.object({ event: z.literal('result'), mime: z.string(), data: z.string() }),
   z.object({ event: z.literal('end'), execution: ExecutionSchema }),
 ]);

@@ -79,6 +79,13 @@ export class OutputRecorder {
     return this.#roomToWrite(stream);
   };
 
+  /** Sends what waits for more of it, as far as the window takes it. */
+  readonly flush = (): void => {
+    if (this.#hasEnded) return;
+    clearTimeout(this.#flushTimer);
+    this.#flush();
+  };
+
   /** Ends recording; nothing is sent from here on. */
   finish(): RecordedOutput {
     this.#hasEnded = true;

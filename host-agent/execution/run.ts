@@ -33,7 +33,7 @@ export async function runExecution(
   call: {
     sandbox: Sandbox;
     request: ExecuteRequest;
-    onRunning: (running: RunningExecution) => void;
+    onRunning: (running: RunningExecution, flush: () => void) => void;
     /** Just before the end is told: from then on the edge may send the next call. */
     onTelling: () => void;
   },
@@ -43,11 +43,11 @@ export async function runExecution(
   const recorder = new OutputRecorder({ executionId, relay, uplink });
   const beganMs = performance.now();
   const running = execute(call.sandbox, call.request, started, recorder.write);
-  call.onRunning(running);
+  call.onRunning(running, recorder.flush);
   const announcement = announce(uplink, started, relay);
   const outcome = await running.finished;
   clearTimeout(announcement);
-  const wallMs = performance.now() - beganMs;
+  const wallMs = Math.max(0, performance.now() - beganMs - running.pausedMs);
   const recorded = recorder.finish();
   const frames = [...recorded.frames, ...resultParts(executionId, outcome)];
   return conclude(context, started, {
@@ -179,7 +179,7 @@ function execute(
       sink,
     );
   } catch {
-    return { writeStdin: neverWrites, interrupt: () => {}, finished: Promise.resolve(CRASHED) };
+    return { writeStdin: neverWrites, interrupt: () => {}, pausedMs: 0, finished: Promise.resolve(CRASHED) };
   }
 }
 

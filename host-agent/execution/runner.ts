@@ -25,6 +25,8 @@ export interface RunnerDependencies {
 export interface LiveExecution {
   running: RunningExecution;
   stdin: StdinQueue;
+  /** Sends what it has written so far. */
+  flush: () => void;
 }
 
 interface CurrentExecution {
@@ -129,9 +131,9 @@ export class ExecutionRunner {
     const chain = journal.session(started.session_id)?.chain ?? { seq: 0, sha256: FIRST_PREVIOUS_SHA256 };
     const outcome = await runExecution({ journal, host, signer, uplink, chain }, started, {
       ...call,
-      onRunning: (running) => {
+      onRunning: (running, flush) => {
         const credit = new StdinCredit(started.execution_id, uplink, () => this.#current === current);
-        current.live = { running, stdin: new StdinQueue(running, credit.taken) };
+        current.live = { running, stdin: new StdinQueue(running, credit.taken), flush };
       },
       onTelling: () => this.#free(current),
     });

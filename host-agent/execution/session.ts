@@ -1,5 +1,6 @@
 /** The commands that the edge grants for one session on this host: checked, carried out once, or refused. */
 import { hash } from 'node:crypto';
+import { setImmediate as turn } from 'node:timers/promises';
 import { type Failure, failure, type Outcome } from '../../shared/errors.ts';
 import type { GrantAct, GrantClaims } from '../../shared/grant.ts';
 import { HOST_ANSWER_GRACE_MS } from '../../shared/limits.ts';
@@ -93,10 +94,30 @@ export class HostedSession {
     this.#memory.remember(claims.jti, 'done');
     if (claims.act === 'stdin') return this.#writeStdin(claims, payload);
     if (claims.act === 'interrupt') return this.#interrupt(claims);
+    if (claims.act === 'pause') return this.#pause();
+    if (claims.act === 'resume') return this.#resume();
     if (claims.act !== 'destroy') {
       return failure('grant_invalid', `${claims.act} is not carried out by this host`);
     }
     this.#destroy();
+    return undefined;
+  }
+
+  /** Told behind all that the guest wrote before it stood still. */
+  async #pause(): Promise<Failure | undefined> {
+    if (this.#sandbox === null) return failure('sandbox_failed', 'the sandbox is gone');
+    const paused = await this.#sandbox.pause();
+    if (!paused.ok) return paused;
+    this.#runner.live(null)?.flush();
+    await turn();
+    this.#uplink.send({ type: 'paused' });
+    return undefined;
+  }
+
+  #resume(): Failure | undefined {
+    if (this.#sandbox === null) return failure('sandbox_failed', 'the sandbox is gone');
+    this.#sandbox.resume();
+    this.#uplink.send({ type: 'resumed' });
     return undefined;
   }
 

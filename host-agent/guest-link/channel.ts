@@ -25,6 +25,8 @@ export interface ChannelOptions {
   readonly id: number;
   readonly pid: number;
   readonly send: (type: HostFrameType, payload?: Uint8Array) => void;
+  /** Of the link. */
+  readonly standing: () => Promise<void> | undefined;
   readonly onOutput?: OutputSink | undefined;
   readonly onControl?: ((bytes: Uint8Array) => void) | undefined;
   /** Whether credit of the control stream is given by `consumeControl` only. */
@@ -130,6 +132,10 @@ export class Channel {
     this.#send(HOST_FRAME.signal, Buffer.from([constants.signals[name], SCOPES[scope]]));
   }
 
+  get standing(): () => Promise<void> | undefined {
+    return this.#options.standing;
+  }
+
   /** Remembers which processes exist now. */
   mark(): void {
     this.#send(HOST_FRAME.mark);
@@ -142,7 +148,8 @@ export class Channel {
     const kill = deferred<GuestResult<{ killed: number }>>();
     this.#kills.push(kill);
     if (this.#kills.length === 1) this.#send(HOST_FRAME.killSinceMark);
-    return within(kill.promise, timeoutMs, () => fail('timeout', 'the kill was not confirmed in time'));
+    const late = () => fail('timeout', 'the kill was not confirmed in time');
+    return within(kill.promise, timeoutMs, late, this.standing);
   }
 
   /** Output is discarded until `unmute`, which also discards what is on its way then. */
@@ -159,17 +166,16 @@ export class Channel {
     this.#sink = undefined;
     if (!this.#released.settled) this.#send(HOST_FRAME.release);
     this.#releaseSent = true;
-    return within(this.#released.promise, timeoutMs, () =>
-      fail('timeout', 'the release was not confirmed in time'),
-    );
+    const late = () => fail('timeout', 'the release was not confirmed in time');
+    return within(this.#released.promise, timeoutMs, late, this.standing);
   }
 
   /** Waits for what follows from the program's end; output that nobody takes is let go of after a while. */
   async settle(ended: Promise<unknown>, timeoutMs: number): Promise<void> {
     const over = ended.then(() => true);
-    if (await within(over, STALLED_READER_MS, () => false)) return;
+    if (await within(over, STALLED_READER_MS, () => false, this.standing)) return;
     this.mute();
-    await within(over, timeoutMs, () => false);
+    await within(over, timeoutMs, () => false, this.standing);
   }
 
   /** For the link only. False when the guest broke the rules of the wire. */

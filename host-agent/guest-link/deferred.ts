@@ -20,13 +20,32 @@ export function deferred<T>(): Deferred<T> {
   };
 }
 
-/** The promise's value, or `onTimeout()` once the time is over. The timer does not outlive the answer. */
-export async function within<T>(promise: Promise<T>, timeoutMs: number, onTimeout: () => T): Promise<T> {
+/**
+ * The promise's value, or `onTimeout()` once the time is over. The timer does not outlive the answer. `standing` says
+ * whether the guest is kept from running, and until when: then the time begins anew.
+ */
+export async function within<T>(
+  promise: Promise<T>,
+  timeoutMs: number,
+  onTimeout: () => T,
+  standing: () => Promise<void> | undefined = () => undefined,
+): Promise<T> {
   const late = Promise.withResolvers<T>();
-  const timer = setTimeout(() => late.resolve(onTimeout()), timeoutMs);
+  let isOver = false;
+  let timer: NodeJS.Timeout | undefined;
+  const wait = (): void => {
+    if (isOver) return;
+    timer = setTimeout(() => {
+      const still = standing();
+      if (still === undefined) late.resolve(onTimeout());
+      else void still.then(wait);
+    }, timeoutMs);
+  };
+  wait();
   try {
     return await Promise.race([promise, late.promise]);
   } finally {
+    isOver = true;
     clearTimeout(timer);
   }
 }

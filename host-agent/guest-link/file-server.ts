@@ -115,9 +115,8 @@ export class FileServer {
     if (!channel.ok) return channel;
     server = new FileServer(link, channel.value);
     for (const bytes of early) server.#receive(bytes);
-    const ready = await within(server.#ready.promise, options.readyTimeoutMs, () =>
-      fail('timeout', 'the file server did not become ready'),
-    );
+    const late = () => fail('timeout', 'the file server did not become ready');
+    const ready = await within(server.#ready.promise, options.readyTimeoutMs, late, link.standing);
     if (ready.ok) return succeed(server);
     await server.dispose();
     return ready;

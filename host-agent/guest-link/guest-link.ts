@@ -148,10 +148,18 @@ export class GuestLink {
     this.#pings.set(key, pong);
     const sentAt = performance.now();
     this.#send(HOST_FRAME.ping, 0, payload);
-    const answer = await within(pong.promise, timeoutMs, () => fail('timeout', 'no pong in time'));
+    const answer = await within(
+      pong.promise,
+      timeoutMs,
+      () => fail('timeout', 'no pong in time'),
+      this.standing,
+    );
     this.#pings.delete(key);
     return answer.ok ? succeed({ roundTripMs: performance.now() - sentAt }) : answer;
   }
+
+  /** Settles when a guest that is kept from running runs again. */
+  readonly standing = (): Promise<void> | undefined => this.#wakefulness.standing;
 
   /** Keeps the guest awake while it works on something of its own between two frames. */
   hold(): () => void {
@@ -201,11 +209,16 @@ export class GuestLink {
     const result = deferred<GuestResult<Channel>>();
     this.#starting.set(id, { options, result });
     this.#send(type, id, payload);
-    return within(result.promise, options.timeoutMs ?? DEFAULT_SPAWN_TIMEOUT_MS, () => {
-      const late = fail('timeout', 'the program did not start in time');
-      result.resolve(late);
-      return late;
-    });
+    return within(
+      result.promise,
+      options.timeoutMs ?? DEFAULT_SPAWN_TIMEOUT_MS,
+      () => {
+        const late = fail('timeout', 'the program did not start in time');
+        result.resolve(late);
+        return late;
+      },
+      this.standing,
+    );
   }
 
   /** Ends the supervisor's input: it kills everything and exits. */
@@ -290,6 +303,7 @@ export class GuestLink {
       id,
       pid,
       send: (type, payload) => this.#send(type, id, payload),
+      standing: this.standing,
       onOutput,
       onControl,
       manualControl,

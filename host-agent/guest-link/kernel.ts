@@ -108,9 +108,8 @@ export class Kernel {
     if (!channel.ok) return channel;
     kernel = new Kernel(channel.value);
     for (const bytes of early) kernel.#receive(bytes);
-    const ready = await within(kernel.#ready.promise, options.readyTimeoutMs, () =>
-      fail('timeout', 'the kernel did not become ready'),
-    );
+    const late = () => fail('timeout', 'the kernel did not become ready');
+    const ready = await within(kernel.#ready.promise, options.readyTimeoutMs, late, link.standing);
     if (ready.ok) return succeed(kernel);
     await kernel.dispose();
     return ready;

@@ -134,9 +134,8 @@ export class SessionShell {
       this.#running.delete(channel);
       started.resolve(fail('channel_ended', 'the shell ended'));
     });
-    const begun = await within(started.promise, START_TIMEOUT_MS, () =>
-      fail('timeout', 'the command did not begin in time'),
-    );
+    const late = () => fail('timeout', 'the command did not begin in time');
+    const begun = await within(started.promise, START_TIMEOUT_MS, late, channel.standing);
     if (!begun.ok) {
       void channel.release(CONFIRM_TIMEOUT_MS);
       return begun;

@@ -4,7 +4,13 @@ export interface Wakefulness {
   touch(): void;
   /** The guest stays awake until the returned function is called; calling that again does nothing. */
   hold(): () => void;
+  /** While the guest is kept from running: settles when it runs again. No answer of it is late meanwhile. */
+  readonly standing: Promise<void> | undefined;
 }
 
 /** Of a guest that never sleeps. */
-export const ALWAYS_AWAKE: Wakefulness = { touch: () => undefined, hold: () => () => undefined };
+export const ALWAYS_AWAKE: Wakefulness = {
+  touch: () => undefined,
+  hold: () => () => undefined,
+  standing: undefined,
+};

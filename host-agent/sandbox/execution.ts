@@ -4,6 +4,7 @@ import type { CgroupUsage } from '../cgroup/cgroups.ts';
 import { toolOutcome } from './outcome.ts';
 import { OutputGate } from './output-gate.ts';
 import type { LostReason, OutputSink, RunningExecution, ToolOutcome } from './port.ts';
+import { RunClock } from './run-clock.ts';
 import { failedEnd, type RunningTool, type StopCause, type ToolEnd, toolEnd } from './tools/tool.ts';
 
 /**
@@ -20,6 +21,8 @@ export interface ExecutionHost {
   resetPeak(): void;
   /** Kills the sandbox because its guest does not obey. */
   abandon(): void;
+  /** The program is about to be stopped, for which it has to run. */
+  stopping?(): void;
 }
 
 export interface ExecutionRequest {
@@ -34,6 +37,7 @@ export class Execution implements RunningExecution {
   readonly #before: CgroupUsage;
   readonly #gate: OutputGate;
   readonly #tool: RunningTool;
+  readonly #clock: RunClock;
   readonly #ending = Promise.withResolvers<void>();
   readonly #lost = Promise.withResolvers<LostReason>();
   #cause: StopCause | undefined;
@@ -47,7 +51,8 @@ export class Execution implements RunningExecution {
     host.resetPeak();
     this.#before = host.usage();
     this.#tool = run(this.#gate.pass);
-    this.finished = this.#follow(timeoutMs);
+    this.#clock = new RunClock(timeoutMs, () => this.#stop('timeout'));
+    this.finished = this.#follow();
   }
 
   writeStdin: RunningExecution['writeStdin'] = (bytes, eof) => this.#tool.writeStdin(bytes, eof);
@@ -56,18 +61,34 @@ export class Execution implements RunningExecution {
     this.#stop('interrupt');
   }
 
+  get pausedMs(): number {
+    return this.#clock.pausedMs;
+  }
+
+  /** Settles when no stop is under way: what is being stopped has to run for it. */
+  get stopped(): Promise<void> {
+    return this.#cause === undefined ? Promise.resolve() : this.finished.then(() => undefined);
+  }
+
+  pause(): void {
+    this.#clock.pause();
+  }
+
+  resume(): void {
+    this.#clock.resume();
+  }
+
   sandboxLost(reason: LostReason): void {
     this.#sandboxGone = true;
     this.#lost.resolve(reason);
   }
 
-  async #follow(timeoutMs: number): Promise<ToolOutcome> {
-    const deadline = setTimeout(() => this.#stop('timeout'), timeoutMs);
+  async #follow(): Promise<ToolOutcome> {
     const end = await this.#end();
     this.#ended = true;
     this.#ending.resolve();
     await this.#stopped;
-    clearTimeout(deadline);
+    this.#clock.stop();
     const lost = end.status === 'lost' || this.#sandboxGone ? await this.#lost.promise : undefined;
     return toolOutcome({ end, cause: this.#cause, lost, before: this.#before, after: this.#host.usage() });
   }
@@ -85,6 +106,7 @@ export class Execution implements RunningExecution {
   #stop(cause: StopCause): void {
     if (this.#ended || this.#cause !== undefined) return;
     this.#cause = cause;
+    this.#host.stopping?.();
     this.#stopped = this.#stopInSteps(cause);
   }
 

@@ -11,7 +11,7 @@ const FIRST_RECHECK_MS = 2_000;
 const LAST_RECHECK_MS = 30_000;
 
 export interface FreezerHost {
-  /** Stops every process of the sandbox. */
+  /** Stops every process of the sandbox, some of them perhaps a moment later. */
   freeze(): void;
   thaw(): void;
   /** Whether no process of the guest lives but those that wait for the host. */
@@ -29,6 +29,8 @@ export class Freezer implements Wakefulness {
   #traffic = 0;
   #stills = 0;
   #frozen = false;
+  /** Told to stand still, whatever comes. */
+  #paused: { over: Promise<void>; end: () => void } | undefined;
   #disposed = false;
 
   constructor(host: FreezerHost, idleMs: number = IDLE_MS) {
@@ -40,10 +42,33 @@ export class Freezer implements Wakefulness {
     return this.#frozen;
   }
 
+  get standing(): Promise<void> | undefined {
+    return this.#paused?.over;
+  }
+
+  /** Frozen until `resume`, whatever goes to the guest meanwhile. False where the kernel refused. */
+  pause(): boolean {
+    if (this.#disposed) return false;
+    if (this.#paused !== undefined) return true;
+    this.#stopTimer();
+    if (!this.#frozen && !this.#freeze()) return false;
+    const { promise: over, resolve: end } = Promise.withResolvers<void>();
+    this.#paused = { over, end };
+    return true;
+  }
+
+  resume(): void {
+    const paused = this.#paused;
+    if (paused === undefined) return;
+    this.#paused = undefined;
+    this.touch();
+    paused.end();
+  }
+
   touch(): void {
     this.#traffic += 1;
     this.#wake();
-    if (this.#holds > 0 || this.#stills > 0 || this.#disposed) return;
+    if (this.#mustStand || this.#holds > 0 || this.#disposed) return;
     this.#recheckMs = FIRST_RECHECK_MS;
     // Each frame comes here: to set a timer back costs less than to make one.
     if (this.#timer !== undefined && this.#timerMs === this.#idleMs) this.#timer.refresh();
@@ -73,8 +98,6 @@ export class Freezer implements Wakefulness {
       if (!still) return;
       still = false;
       this.#stills -= 1;
-      if (this.#stills > 0) return;
-      this.#wake();
       this.touch();
     };
   }
@@ -84,10 +107,16 @@ export class Freezer implements Wakefulness {
     this.#disposed = true;
     this.#stopTimer();
     this.#wake();
+    this.#paused?.end();
+    this.#paused = undefined;
+  }
+
+  get #mustStand(): boolean {
+    return this.#stills > 0 || this.#paused !== undefined;
   }
 
   #wake(): void {
-    if (!this.#frozen || (this.#stills > 0 && !this.#disposed)) return;
+    if (!this.#frozen || (this.#mustStand && !this.#disposed)) return;
     this.#frozen = false;
     this.#host.thaw();
   }
@@ -120,7 +149,7 @@ export class Freezer implements Wakefulness {
     this.#timer = undefined;
     const before = this.#traffic;
     const quiet = await this.#host.isQuiet().catch(() => false);
-    if (this.#disposed || this.#holds > 0 || this.#stills > 0 || this.#traffic !== before) return;
+    if (this.#disposed || this.#mustStand || this.#holds > 0 || this.#traffic !== before) return;
     if (quiet && this.#freeze()) return;
     this.#lookAfter(this.#recheckMs);
     this.#recheckMs = Math.min(2 * this.#recheckMs, LAST_RECHECK_MS);

@@ -127,6 +127,7 @@ export class Launcher {
         usage: () => cgroups.usage(sandboxId),
         resetPeak: () => cgroups.resetPeak(sandboxId),
         kill: () => cgroups.kill(sandboxId),
+        isFrozen: () => cgroups.isFrozen(sandboxId),
         cleanUp: (end) => this.#cleanUp(sandboxId, userId, end),
       },
     });

@@ -47,6 +47,9 @@ export interface Sandbox {
   programs: SandboxPrograms;
   /** Stops every process of the guest until the returned function is called, whatever runs in it. */
   standStill?(): () => void;
+  /** Stops every process of the sandbox where it stands, until `resume`. Settles when none of them runs. */
+  pause(): Promise<Outcome<null>>;
+  resume(): void;
   /** Resolves once, when the sandbox is gone. */
   lost: Promise<{ reason: LostReason }>;
   /** Idempotent; returns when list, cgroup and folder are gone. */
@@ -72,6 +75,8 @@ export interface RunningExecution {
   writeStdin(bytes: Uint8Array, eof: boolean): Promise<Outcome<null>>;
   /** SIGINT to python's kernel (variables are kept) or to the whole tree of a shell call; SIGKILL after 2 s. */
   interrupt(): void;
+  /** How long its sandbox was paused under it: no part of its timeout or its duration. */
+  readonly pausedMs: number;
   /** Never rejects and always settles: the timeout is enforced here, by a monotonic clock. */
   finished: Promise<ToolOutcome>;
 }

@@ -1,5 +1,6 @@
 /** One living sandbox: its runsc process, its link to the guest, its tools, and its end. */
-import { setTimeout as wait } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises';
+import { failure, type Outcome, success } from '../../shared/errors.ts';
 import type { ToolName } from '../../shared/tool.ts';
 import type { CgroupUsage } from '../cgroup/cgroups.ts';
 import type { GuestLink } from '../guest-link/guest-link.ts';
@@ -16,6 +17,8 @@ import { runTool, type Tool, type ToolPlace } from './tools/tool.ts';
 const EXIT_PATIENCE_MS = 300;
 /** A sandbox whose guest no longer speaks is killed, not waited for. */
 const BROKEN_LINK_PATIENCE_MS = 1_000;
+/** For the kernel to stop processes that are in the middle of something. */
+const FREEZE_PATIENCE_MS = 1_000;
 
 export interface SandboxParts {
   id: string;
@@ -37,6 +40,8 @@ export interface SandboxHost {
   resetPeak(): void;
   /** SIGKILL to everything in the sandbox's control group. */
   kill(): void;
+  /** Whether every process of the sandbox stands still. */
+  isFrozen(): boolean;
   /** Removes what is left of the sandbox; called once, after its end. */
   cleanUp(end: SandboxEnd): Promise<void>;
 }
@@ -58,6 +63,7 @@ export class RunscSandbox implements Sandbox {
   readonly #cleanedUp: Promise<void>;
   readonly #executions = new Set<Execution>();
   #destroying = false;
+  #isPaused = false;
   #lostReason: LostReason | undefined;
   #lastUsage: CgroupUsage = { oomKills: 0, cpuMs: 0, peakMemoryBytes: 0 };
 
@@ -81,6 +87,7 @@ export class RunscSandbox implements Sandbox {
         usage: () => this.#usage(),
         resetPeak: () => host.resetPeak(),
         abandon: () => void this.destroy(),
+        stopping: () => this.#runFor(execution),
       },
       {
         timeoutMs: call.timeoutMs,
@@ -95,11 +102,54 @@ export class RunscSandbox implements Sandbox {
       letSleep();
     });
     if (this.#lostReason !== undefined) execution.sandboxLost(this.#lostReason);
+    if (this.#isPaused) execution.pause();
     return execution;
   }
 
   standStill(): () => void {
     return this.#parts.freezer.standStill();
+  }
+
+  async pause(): Promise<Outcome<null>> {
+    const { freezer, host } = this.#parts;
+    // What is being stopped runs until it is; that is bounded.
+    await Promise.all([...this.#executions].map(({ stopped }) => stopped));
+    if (this.#destroying || this.#lostReason !== undefined) {
+      return failure('sandbox_failed', 'the sandbox is gone');
+    }
+    this.#isPaused = true;
+    for (const execution of this.#executions) execution.pause();
+    const untilMs = performance.now() + FREEZE_PATIENCE_MS;
+    let isFrozen = freezer.pause() && host.isFrozen();
+    while (!isFrozen && freezer.frozen && performance.now() < untilMs) {
+      await wait(1);
+      isFrozen = host.isFrozen();
+    }
+    if (isFrozen) {
+      // What the guest wrote before lies in its pipe: it is read in the next turn.
+      await turn();
+      await turn();
+      return success(null);
+    }
+    this.resume();
+    return failure('sandbox_failed', 'the kernel did not stop the sandbox');
+  }
+
+  resume(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    this.#parts.freezer.resume();
+    for (const execution of this.#executions) execution.resume();
+  }
+
+  /** A program that is stopped while everything stands still runs as long as that takes, and the rest with it. */
+  #runFor(execution: Execution): void {
+    const { freezer } = this.#parts;
+    if (!this.#isPaused) return;
+    freezer.resume();
+    void execution.finished.then(() => {
+      if (this.#isPaused && !this.#destroying) freezer.pause();
+    });
   }
 
   async destroy(): Promise<void> {

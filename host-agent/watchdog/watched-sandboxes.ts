@@ -48,8 +48,8 @@ function watchSandbox(sandbox: Sandbox, running: Set<string>, options: WatchOpti
       const [{ executionId, timeoutMs }] = args;
       const execution = sandbox.execute(...args);
       running.add(executionId);
-      const finished = endAtLast(execution.finished, { sandbox, executionId, timeoutMs }, options).finally(
-        () => running.delete(executionId),
+      const finished = endAtLast(execution, { sandbox, executionId, timeoutMs }, options).finally(() =>
+        running.delete(executionId),
       );
       return overlay<RunningExecution, RunningExecution>(execution, { finished });
     },
@@ -57,13 +57,21 @@ function watchSandbox(sandbox: Sandbox, running: Set<string>, options: WatchOpti
 }
 
 async function endAtLast(
-  finished: Promise<ToolOutcome>,
+  execution: RunningExecution,
   watched: { sandbox: Sandbox; executionId: string; timeoutMs: number },
   { log, overdueGraceMs = OVERDUE_GRACE_MS, destroyGraceMs = DESTROY_GRACE_MS }: WatchOptions,
 ): Promise<ToolOutcome> {
   const { sandbox, executionId, timeoutMs } = watched;
-  const inTime = await within(finished, timeoutMs + overdueGraceMs);
-  if (inTime !== undefined) return inTime;
+  const { finished } = execution;
+  let countedMs = 0;
+  for (let boundMs = timeoutMs + overdueGraceMs; boundMs > 0; ) {
+    const inTime = await within(finished, boundMs);
+    if (inTime !== undefined) return inTime;
+    // While its sandbox was paused its own deadline did not come nearer.
+    const { pausedMs } = execution;
+    boundMs = pausedMs - countedMs;
+    countedMs = pausedMs;
+  }
   log.error({ event: 'execution_overdue', execution_id: executionId, sandbox_id: sandbox.id });
   void sandbox.destroy().catch(() => undefined);
   return (await within(finished, destroyGraceMs)) ?? OVERDUE;

@@ -6,6 +6,7 @@ import { fileRoutes } from './files.ts';
 import { hostDutyRoutes } from './host-duties.ts';
 import { mcp } from './mcp.ts';
 import { operatorRoutes } from './operator.ts';
+import { pausingRoutes } from './pausing.ts';
 import { processRoutes } from './processes.ts';
 import type { Route } from './route.ts';
 import { sessionRoutes } from './sessions.ts';
@@ -18,6 +19,7 @@ import { workflowRoutes } from './workflows.ts';
 
 const described: Route[] = [
   ...sessionRoutes,
+  ...pausingRoutes,
   ...executeRoutes,
   ...executionRoutes,
   ...fileRoutes,

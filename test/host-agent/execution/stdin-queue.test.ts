@@ -8,6 +8,7 @@ import { MAX_STDIN_BYTES } from '../../../shared/limits.ts';
 class SlowReader implements RunningExecution {
   readonly taken: string[] = [];
   readonly finished = new Promise<never>(() => {});
+  readonly pausedMs = 0;
   #pending: (() => void)[] = [];
 
   read(): void {

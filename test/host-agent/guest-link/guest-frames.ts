@@ -25,6 +25,7 @@ export class HandMadeGuest {
   readonly link = new GuestLink(
     { stdin: this.#stdin, stdout: this.#stdout },
     {
+      standing: undefined,
       touch: () => void this.wakes.push('touch'),
       hold: () => {
         this.wakes.push('hold');

@@ -158,4 +158,42 @@ describe('Freezer', () => {
     await vi.advanceTimersByTimeAsync(10 * IDLE_MS);
     expect(done).toEqual(['freeze', 'thaw']);
   });
+
+  it('stands still on pause whatever goes to the guest, and wakes for it at the end', async () => {
+    const letSleep = freezer.hold();
+    expect(freezer.pause()).toBe(true);
+    freezer.touch();
+    freezer.hold()();
+    letSleep();
+    await vi.advanceTimersByTimeAsync(100 * IDLE_MS);
+    expect(done).toEqual(['freeze']);
+    let isOver = false;
+    void freezer.standing?.then(() => {
+      isOver = true;
+    });
+    freezer.resume();
+    await vi.advanceTimersByTimeAsync(0);
+    expect([done, isOver, freezer.standing]).toEqual([['freeze', 'thaw'], true, undefined]);
+    await vi.advanceTimersByTimeAsync(IDLE_MS);
+    expect(done).toEqual(['freeze', 'thaw', 'freeze']);
+  });
+
+  it('is awake for good once it is given up, also on pause', () => {
+    freezer.pause();
+    freezer.dispose();
+    expect(done).toEqual(['freeze', 'thaw']);
+    expect(freezer.pause()).toBe(false);
+  });
+
+  it('stands as long as anybody wants it to', () => {
+    const goOn = freezer.standStill();
+    expect(freezer.pause()).toBe(true);
+    goOn();
+    expect(done).toEqual(['freeze']);
+    const again = freezer.standStill();
+    freezer.resume();
+    expect(done).toEqual(['freeze']);
+    again();
+    expect(done).toEqual(['freeze', 'thaw']);
+  });
 });

@@ -28,18 +28,24 @@ export function nextLook(
     moments.push(record.attachAtMs + ATTACH_TIMEOUT_MS + BACKSTOP_MS);
   }
   for (const { deadlineAtMs } of open) {
-    if (deadlineAtMs === null) continue;
+    if (deadlineAtMs === null || standsStill(record)) continue;
     moments.push(nowMs < deadlineAtMs ? deadlineAtMs + BACKSTOP_MS : lastMoment(deadlineAtMs));
   }
-  if (record.state === 'running') {
-    if (record.linkDownAtMs !== null) moments.push(record.linkDownAtMs + HOST_DEAD_MS);
-    if (open.length === 0) moments.push(idleAt(record));
-  }
+  const isHeld = record.state === 'running' || record.state === 'paused';
+  if (isHeld && record.linkDownAtMs !== null) moments.push(record.linkDownAtMs + HOST_DEAD_MS);
+  if (record.state === 'running' && open.length === 0) moments.push(idleAt(record));
   // What waits for a sandbox waits in memory: after an eviction the alarm takes it up again.
-  if (open.length > 0 && open.every(isToBeSent)) moments.push(nowMs + QUEUE_LOOK_MS);
+  if (record.state !== 'paused' && open.length > 0 && open.every(isToBeSent)) {
+    moments.push(nowMs + QUEUE_LOOK_MS);
+  }
   if (record.destroyAtMs !== null) moments.push(record.destroyAtMs);
   if (record.purgeAtMs !== null) moments.push(record.purgeAtMs);
   return moments.length === 0 ? null : Math.min(...moments);
+}
+
+/** On pause no deadline comes nearer, as long as there is a sandbox that stands still. */
+export function standsStill({ state, sandbox }: SessionRecord): boolean {
+  return state === 'paused' && sandbox === 'ready';
 }
 
 export function idleAt(record: SessionRecord): number {

@@ -49,7 +49,7 @@ async function endOverdueAttach(runtime: SessionRuntime, env: Env, nowMs: number
 
 async function judgeLink(runtime: SessionRuntime, env: Env, nowMs: number): Promise<void> {
   const { row, link, sandbox } = runtime;
-  if (row.record.state !== 'running') return;
+  if (row.record.state !== 'running' && row.record.state !== 'paused') return;
   link.dropIfSilent(nowMs);
   const { linkDownAtMs } = row.record;
   if (linkDownAtMs === null || nowMs < linkDownAtMs + HOST_DEAD_MS) return;

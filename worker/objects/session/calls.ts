@@ -36,6 +36,8 @@ export async function accept(
   }
   switch (record.state) {
     case 'running':
+    // What is sent to a paused session waits until it goes on.
+    case 'paused':
       break;
     case 'destroying':
     case 'destroyed':
@@ -66,6 +68,7 @@ export function streamOf(
       log,
       encoding,
       startedAt: () => record.startedAt,
+      pausedAtMs: () => runtime.row.record.pausedAtMs,
       ended: () => {
         if (ended === undefined && isTerminal(record.status)) {
           ended = executions.view(record, { encoding, withoutText: true });

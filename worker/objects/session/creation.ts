@@ -1,5 +1,6 @@
 /** Creates the session: the row first, then the sandbox; what fails halfway is taken down again. */
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import type { SessionState } from '../../../shared/lifecycle.ts';
 import { isErrorCode } from '../../../shared/problem.ts';
 import type { Session } from '../../../shared/session.ts';
 import { configurationOf } from '../../configuration.ts';
@@ -26,7 +27,7 @@ export async function createSession(
   if (former !== undefined) return former;
   runtime.row.create(factsOf(input, network));
   runtime.look();
-  const [attached] = await Promise.all([runtime.sandbox.attach(), recordInTenant(runtime, env)]);
+  const [attached] = await Promise.all([runtime.sandbox.attach(), recordInTenant(runtime, env, 'running')]);
   if (!attached.ok) return failed(runtime, env, attached);
   return success(viewOf(runtime));
 }
@@ -87,11 +88,15 @@ export async function failed(
   return isErrorCode(why.code) ? why : failure('sandbox_failed', why.detail);
 }
 
-async function recordInTenant(runtime: SessionRuntime, env: Env): Promise<void> {
+export async function recordInTenant(
+  runtime: SessionRuntime,
+  env: Env,
+  state: SessionState = runtime.row.record.state,
+): Promise<void> {
   const { record } = runtime.row;
   const { tenant, subject } = record.facts;
   try {
-    await env.TENANT.getByName(tenant).recordSession({ subject, entry: listEntry(record, 'running') });
+    await env.TENANT.getByName(tenant).recordSession({ subject, entry: listEntry(record, state) });
   } catch (error: unknown) {
     logWarning('session_not_indexed', { session_id: record.facts.sessionId, detail: messageOf(error) });
   }

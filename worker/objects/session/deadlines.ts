@@ -9,6 +9,8 @@ import type { ExecutionRecord } from './records.ts';
 export interface DeadlinesPort {
   /** Whether the end may still be on its way, because the link is down and the sandbox may live. */
   mayHearLater(): boolean;
+  /** Whether the sandbox is paused: no deadline comes nearer. */
+  standsStill(): boolean;
   /** The caller waited long enough. */
   answer(record: ExecutionRecord): void;
   /** The end was not seen. */
@@ -35,6 +37,7 @@ export class Deadlines {
 
   /** From the alarm, for those without a timer. */
   check(records: readonly ExecutionRecord[], nowMs: number): void {
+    if (this.#port.standsStill()) return;
     for (const record of records) {
       if (record.deadlineAtMs === null || nowMs < record.deadlineAtMs || this.#timers.has(record)) continue;
       this.#judge(record, nowMs);
@@ -60,6 +63,7 @@ export class Deadlines {
 
   #set(record: ExecutionRecord, atMs: number): void {
     this.disarm(record);
+    if (this.#port.standsStill()) return;
     const fire = () => {
       this.#timers.delete(record);
       this.#judge(record, Date.now());

@@ -8,7 +8,7 @@ import { HOST_ANSWER_GRACE_MS, TERMINAL_GRACE_MS } from '../../../shared/limits.
 import type { Configuration } from '../../configuration.ts';
 import { commandFrames } from '../command-frames.ts';
 import type { Executions } from './executions.ts';
-import { issueGrant } from './grants.ts';
+import { type GrantRequest, issueGrant } from './grants.ts';
 import { ExecutionInput } from './input.ts';
 import type { SessionLink } from './link.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
@@ -18,6 +18,9 @@ import type { SessionRow } from './session-row.ts';
 const MAX_GRANTS = 8;
 /** A deadline that a resend has moved stays this far within the bound for every end. */
 const RESEND_GRACE_MS = TERMINAL_GRACE_MS - 20_000;
+
+/** Of what is no execution; its grant needs one. */
+const COMMAND_TIMEOUT_MS = 30_000;
 
 export interface DispatchPort {
   /** Whether the host may still be at a call that was given up: it would refuse another. */
@@ -68,8 +71,8 @@ export class Dispatch {
 
   /** Sends the next execution if nothing is in the way. */
   async pump(): Promise<void> {
-    if (this.#granting || this.#row.maybe?.state !== 'running') return;
-    if (this.#executions.inFlight !== undefined || this.#port.isHostBusy()) return;
+    if (this.#granting || this.#row.maybe === undefined || !this.#mayStart) return;
+    if (this.#executions.inFlight !== undefined) return;
     const next = this.#executions.firstToSend;
     if (next === undefined) return;
     this.#link().dropIfSilent(Date.now());
@@ -79,7 +82,7 @@ export class Dispatch {
     }
     this.#granting = true;
     try {
-      await this.#grant(next);
+      await this.#inTurn(() => this.#grant(next, () => this.#mayStart));
     } finally {
       this.#granting = false;
     }
@@ -87,12 +90,18 @@ export class Dispatch {
     if (isTerminal(next.status) || isToBeSent(next)) await this.pump();
   }
 
-  /** Again after a lost link: a host that has the execution already knows it by its id. */
-  async resend(record: ExecutionRecord): Promise<void> {
-    if (record.status === 'granted' && !isToBeSent(record)) await this.#inTurn(() => this.#grant(record));
+  get #mayStart(): boolean {
+    return this.#row.record.state === 'running' && !this.#port.isHostBusy();
   }
 
-  async #grant(record: ExecutionRecord): Promise<void> {
+  /** Again after a lost link: a host that has the execution already knows it by its id. */
+  async resend(record: ExecutionRecord): Promise<void> {
+    if (record.status === 'granted' && !isToBeSent(record)) {
+      await this.#inTurn(() => this.#grant(record, () => true));
+    }
+  }
+
+  async #grant(record: ExecutionRecord, isWanted: () => boolean): Promise<void> {
     const payload = utf8(record.arguments ?? '{}');
     const before = record.status;
     const seq = this.#row.takeGrantSeq();
@@ -110,7 +119,7 @@ export class Dispatch {
       this.#configuration,
     );
     const isStale = epoch !== this.#row.record.epoch || this.#row.record.sandbox !== 'ready';
-    if (record.status !== before || isStale) return;
+    if (record.status !== before || isStale || !isWanted()) return;
     const nowMs = Date.now();
     const firstSentAtMs = record.sentAtMs ?? nowMs;
     const deadlineAtMs = Math.min(
@@ -125,7 +134,7 @@ export class Dispatch {
       sentAtMs: firstSentAtMs,
       deadlineAtMs,
       stateLost: record.stateLost || stateLost,
-      placeMs: firstSentAtMs - record.createdAtMs,
+      placeMs: record.sentAtMs === null ? nowMs - record.createdAtMs : record.placeMs,
     });
     if (stateLost) this.#row.patch({ stateLost: false });
     this.#link().send(commandFrames(grant.token, payload));
@@ -145,6 +154,11 @@ export class Dispatch {
     return success(null);
   }
 
+  /** Something for the whole sandbox; `named` is told the grant before it is sent. False where there is no link. */
+  command(act: 'pause' | 'resume', named: (jti: string) => void): Promise<boolean> {
+    return this.#inTurn(() => this.#send({ act, timeoutMs: COMMAND_TIMEOUT_MS }, new Uint8Array(0), named));
+  }
+
   /** Numbers of grants must come to the host in their order, however long each takes to be signed. */
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
     const turn = this.#turns.then(work);
@@ -154,28 +168,27 @@ export class Dispatch {
 
   /** Gives the grant; undefined where there is no link to send it on. */
   async #act(act: GrantAct, record: ExecutionRecord, payload: Uint8Array): Promise<string | undefined> {
+    const { executionId, tool, toolVersion, timeoutMs } = record;
+    const execution = { executionId, tool, toolVersion, relay: null, stdin: null };
+    let jti: string | undefined;
+    const sent = await this.#send({ act, timeoutMs, execution }, payload, (named) => {
+      jti = named;
+    });
+    return sent ? jti : undefined;
+  }
+
+  async #send(
+    command: Pick<GrantRequest, 'act' | 'timeoutMs' | 'execution'>,
+    payload: Uint8Array,
+    named: (jti: string) => void,
+  ): Promise<boolean> {
     const { facts, epoch } = this.#row.record;
     const seq = this.#row.takeGrantSeq();
     this.#row.patch({ grantSeq: seq });
-    const grant = await issueGrant(
-      facts,
-      {
-        act,
-        epoch,
-        seq,
-        payload: { sha256: await sha256Hex(payload) },
-        timeoutMs: record.timeoutMs,
-        execution: {
-          executionId: record.executionId,
-          tool: record.tool,
-          toolVersion: record.toolVersion,
-          relay: null,
-          stdin: null,
-        },
-      },
-      this.#configuration,
-    );
-    return this.#link().send(commandFrames(grant.token, payload)) ? grant.jti : undefined;
+    const request = { ...command, epoch, seq, payload: { sha256: await sha256Hex(payload) } };
+    const grant = await issueGrant(facts, request, this.#configuration);
+    named(grant.jti);
+    return this.#link().send(commandFrames(grant.token, payload));
   }
 }
 

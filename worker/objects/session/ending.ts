@@ -20,6 +20,7 @@ export async function endSession(runtime: SessionRuntime, env: Env, reason: EndR
   const nowMs = Date.now();
   row.move('destroying', { destroyAtMs: nextDestroyTry(0, nowMs + CONFIRMATION_MS), destroyTries: 1 });
   sandbox.cancelAttach(failure('session_deleted', 'the session was deleted'));
+  runtime.pausing.cancel(failure('not_found', 'the session was deleted'));
   executions.endAll('interrupted', reason);
   runtime.transfers.endAll(failure('not_found', 'the session was deleted'));
   runtime.look();
@@ -108,6 +109,7 @@ export async function loseHost(runtime: SessionRuntime, env: Env): Promise<void>
   executions.endAll('unknown', 'host_lost');
   runtime.transfers.endAll(why);
   runtime.sandbox.cancelAttach(why);
+  runtime.pausing.cancel(why);
   runtime.link.fence();
   runtime.look();
   logWarning('session_host_lost', { session_id: row.record.facts.sessionId });

@@ -25,6 +25,8 @@ export interface EventStreamSource {
   encoding: 'utf-8' | 'base64';
   /** When the execution started, as soon as that is known. */
   startedAt: () => string | null;
+  /** Since when the session stands still; null while it runs. */
+  pausedAtMs: () => number | null;
   /** The result without the text of its streams, once the execution has ended. */
   ended: () => Execution | undefined;
 }
@@ -68,6 +70,8 @@ class EventReader {
   readonly #position: ReaderPosition;
   /** Events other than output that were passed so far, given or skipped. */
   #others = 0;
+  /** The pause that the reader was told of. */
+  #toldPausedAtMs: number | null = null;
   #closed = false;
   /** Whether the reader waits for something, and when it was given something last. */
   #asked = false;
@@ -124,13 +128,26 @@ class EventReader {
     const execution = ended();
     const pieces = log.read(this.#position, EVENT_BYTES);
     const output = this.#output(pieces);
-    if (execution === undefined || pieces.length > 0) return started + output;
+    if (pieces.length > 0) return started + output;
+    if (execution === undefined) return started + this.#pause();
     return started + output + this.#closing(execution);
   }
 
   #started(startedAt: string | null): string {
     if (startedAt === null || this.#others > 0) return '';
     return this.#other({ event: 'started', execution_id: this.#source.executionId, started_at: startedAt });
+  }
+
+  /** Not counted: it says how things stand, and is said again to whoever comes back. */
+  #pause(): string {
+    const pausedAtMs = this.#source.pausedAtMs();
+    if (pausedAtMs === this.#toldPausedAtMs) return '';
+    this.#toldPausedAtMs = pausedAtMs;
+    return this.#event(
+      pausedAtMs === null
+        ? { event: 'resumed', at: new Date().toISOString() }
+        : { event: 'paused', at: new Date(pausedAtMs).toISOString() },
+    );
   }
 
   #output(pieces: readonly OutputPiece[]): string {

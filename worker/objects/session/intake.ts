@@ -22,6 +22,11 @@ export interface IntakePort {
   /** A frame changed nothing. */
   useless(): void;
   inputTaken(executionId: string, bytes: number): void;
+  /** The sandbox stands still, or runs again. */
+  paused(): void;
+  resumed(): void;
+  /** Whether the grant was one of the whole sandbox. */
+  commandRefused(frame: { grant_jti: string | null; code: string; detail: string }): boolean;
   /** Whether the grant was one of input, of which the host takes no more. */
   inputRefused(grant: string | null): boolean;
   /** The host signed what is not taken: its chain has gone on, and this one has not. */
@@ -99,6 +104,9 @@ export class Intake {
         return undefined;
       case 'paused':
       case 'resumed':
+        this.#port[frame.type]();
+        this.#acknowledgement.tookLast(frame.seq);
+        return undefined;
       case 'suspended':
       case 'suspend_failed':
         this.#took(frame, payload, false);
@@ -176,6 +184,7 @@ export class Intake {
     const isOfLastGrant = frame.grant_jti === null || frame.grant_jti === record?.grants.at(-1)?.jti;
     if (record?.status !== 'granted' || !isOfLastGrant || frame.code === 'grant_replayed') {
       if (record === undefined && this.#port.inputRefused(frame.grant_jti)) return;
+      if (record === undefined && this.#port.commandRefused(frame)) return;
       this.#drop(frame, `${frame.code}: ${frame.detail}`);
       return;
     }

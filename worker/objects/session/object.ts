@@ -20,7 +20,7 @@ import type { Caller } from '../caller.ts';
 import { ring } from './alarm.ts';
 import { AlarmClock } from './alarm-clock.ts';
 import { accept, cursorOf, find, list, readersFault, receiptExport, receiptOf, streamOf } from './calls.ts';
-import { createSession, formerCreate, notFound, viewOf } from './creation.ts';
+import { createSession, formerCreate, notFound, recordInTenant, viewOf } from './creation.ts';
 import { type EdgeCall, EdgeCalls } from './edge-calls/edge-calls.ts';
 import { confirmGone, endSession, loseHost, resumeEnding } from './ending.ts';
 import { readCaller, readEventsPath, readExecuteInput } from './internal-request.ts';
@@ -60,6 +60,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
         clock,
         port: {
           ephemeralEnded: () => ctx.waitUntil(endSession(this.#parts, env, 'session_ended')),
+          moved: () => ctx.waitUntil(recordInTenant(this.#parts, env)),
           hostLost: () => ctx.waitUntil(loseHost(this.#parts, env)),
           // The object has no parts yet when this is found.
           endingInterrupted: () => queueMicrotask(() => ctx.waitUntil(resumeEnding(this.#parts, env))),
@@ -190,6 +191,18 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     }
     const interrupted = await dispatch.interrupt(record);
     return interrupted.ok ? success({ execution_id: record.executionId }) : interrupted;
+  }
+
+  async pause(caller: Caller): Promise<Outcome<Session>> {
+    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    const paused = await this.#parts.pausing.pause();
+    return paused.ok ? success(viewOf(this.#parts)) : paused;
+  }
+
+  async resume(caller: Caller): Promise<Outcome<Session>> {
+    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    const resumed = await this.#parts.pausing.resume();
+    return resumed.ok ? success(viewOf(this.#parts)) : resumed;
   }
 
   async attachRefused(notice: HostNotice & { code: ErrorCode; detail: string }): Promise<void> {

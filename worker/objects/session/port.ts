@@ -108,6 +108,9 @@ export interface SessionPort {
   stdin(caller: Caller, executionId: string, bytes: Uint8Array, eof: boolean): Promise<Outcome<null>>;
   /** Stops one execution, or whatever runs. */
   interrupt(caller: Caller, executionId: string | null): Promise<Outcome<{ execution_id: string | null }>>;
+  /** Resolves when everything of the session stands still; at once where it does. */
+  pause(caller: Caller): Promise<Outcome<Session>>;
+  resume(caller: Caller): Promise<Outcome<Session>>;
   /** From the host object: the sandbox was not made, or is gone, or the host is. */
   attachRefused(notice: HostNotice & { code: ErrorCode; detail: string }): Promise<void>;
   sandboxDestroyed(notice: HostNotice): Promise<void>;

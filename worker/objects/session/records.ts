@@ -60,6 +60,8 @@ export const SessionRecordSchema = z.object({
   /** Whether the next execution has to say that the state of the session was lost. */
   stateLost: Flag,
   linkDownAtMs: z.number().nullable(),
+  /** Since when everything of the session stands still. */
+  pausedAtMs: z.number().nullable(),
   streamId: z.string().nullable(),
   lastSeq: z.number(),
   chainSeq: z.number(),

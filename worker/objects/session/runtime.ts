@@ -3,7 +3,7 @@ import { failure } from '../../../shared/errors.ts';
 import type { Configuration } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { Acknowledgement } from './acknowledgement.ts';
-import { nextLook } from './agenda.ts';
+import { nextLook, standsStill } from './agenda.ts';
 import type { AlarmClock } from './alarm-clock.ts';
 import { Deadlines } from './deadlines.ts';
 import { Dispatch } from './dispatch.ts';
@@ -11,6 +11,7 @@ import { Executions } from './executions.ts';
 import { Intake } from './intake.ts';
 import { SessionLink } from './link.ts';
 import { EventLogs } from './logs.ts';
+import { Pausing } from './pausing.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { Recovery } from './recovery.ts';
 import { Relocation } from './relocation.ts';
@@ -31,6 +32,8 @@ export interface RuntimePort {
   ephemeralEnded(): void;
   /** The host is gone for good. */
   hostLost(): void;
+  /** The session is paused, or runs again. */
+  moved(): void;
   /** An eviction came while the session was ending. */
   endingInterrupted(): void;
 }
@@ -45,6 +48,7 @@ export class SessionRuntime {
   readonly dispatch: Dispatch;
   readonly transfers: Transfers;
   readonly deadlines: Deadlines;
+  readonly pausing: Pausing;
   readonly clock: AlarmClock;
   readonly #acknowledgement: Acknowledgement;
   readonly #intake: Intake;
@@ -87,6 +91,7 @@ export class SessionRuntime {
     this.sandbox = new SandboxKeeper({ row, env, configuration, link });
     this.deadlines = new Deadlines({
       mayHearLater: () => !this.link.isUp && row.maybe?.sandbox === 'ready',
+      standsStill: () => row.maybe !== undefined && standsStill(row.maybe),
       answer: (record) =>
         this.executions.answer(record, () => failure('host_unresponsive', 'the host did not answer in time')),
       giveUp: (record) => this.#giveUp(record),
@@ -117,7 +122,8 @@ export class SessionRuntime {
       configuration,
       link,
       port: {
-        isHostBusy: () => this.#abandoned !== undefined || this.#lossTimer !== undefined,
+        isHostBusy: () =>
+          this.#abandoned !== undefined || this.#lossTimer !== undefined || this.pausing.isPending,
         prepare: () => {
           this.#recovery.start();
           this.look();
@@ -127,6 +133,14 @@ export class SessionRuntime {
           this.look();
         },
       },
+    });
+    this.pausing = new Pausing({
+      row,
+      executions: this.executions,
+      dispatch: this.dispatch,
+      deadlines: this.deadlines,
+      link,
+      port: { moved: () => this.#moved() },
     });
     this.transfers = new Transfers(row, configuration, {
       link,
@@ -151,6 +165,9 @@ export class SessionRuntime {
         },
         inputTaken: (executionId, bytes) => this.dispatch.input.taken(executionId, bytes),
         inputRefused: (grant) => this.transfers.refused(grant) || this.dispatch.input.refused(grant),
+        paused: () => this.pausing.paused(),
+        resumed: () => this.pausing.resumed(),
+        commandRefused: ({ grant_jti, code, detail }) => this.pausing.refused(grant_jti, code, detail),
         receiptRefused: () => this.#receiptRefused(),
         useless: () => this.link.tookUseless(),
         endedLate: (record) => {
@@ -184,6 +201,13 @@ export class SessionRuntime {
   look(): void {
     const record = this.row.maybe;
     if (record !== undefined) this.clock.ensure(nextLook(record, this.executions.open, Date.now()));
+  }
+
+  #moved(): void {
+    for (const record of this.executions.open) this.logs.of(record).wake();
+    this.look();
+    this.#port.moved();
+    void this.dispatch.pump();
   }
 
   #streamBegins(streamId: string): number {
@@ -253,6 +277,7 @@ export class SessionRuntime {
   linkLost(reason: LostReason | 'link_lost'): void {
     this.sandbox.markLost(reason);
     this.transfers.linkDown();
+    this.pausing.cancel(failure('sandbox_failed', 'the sandbox is gone'));
     this.deadlines.shorten(this.executions.open, Date.now());
     if (this.executions.inFlight === undefined) void this.dispatch.pump();
   }

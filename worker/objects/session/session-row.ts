@@ -57,6 +57,7 @@ export class SessionRow {
       hostKeyX: null,
       stateLost: false,
       linkDownAtMs: null,
+      pausedAtMs: null,
       streamId: null,
       lastSeq: 0,
       chainSeq: 0,

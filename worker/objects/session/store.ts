@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS session (
   facts TEXT NOT NULL, state TEXT NOT NULL, errorCode TEXT, errorDetail TEXT,
   epoch INTEGER NOT NULL, grantSeq INTEGER NOT NULL,
   sandbox TEXT NOT NULL, sandboxId TEXT, attachAtMs INTEGER, hostKeyX TEXT, stateLost INTEGER NOT NULL,
-  linkDownAtMs INTEGER, streamId TEXT, lastSeq INTEGER NOT NULL,
+  linkDownAtMs INTEGER, pausedAtMs INTEGER, streamId TEXT, lastSeq INTEGER NOT NULL,
   chainSeq INTEGER NOT NULL, chainSha256 TEXT NOT NULL,
   lastActivityAtMs INTEGER NOT NULL, destroyAtMs INTEGER, destroyTries INTEGER NOT NULL, purgeAtMs INTEGER
 );
@@ -111,11 +111,15 @@ export class SessionStore {
     this.#context = context;
     this.#sql = context.storage.sql;
     this.#sql.exec(SCHEMA);
-    const columns = this.#sql.exec("SELECT name FROM pragma_table_info('execution')").toArray();
-    // An object of a former version has the table without it.
-    if (!columns.some(({ name }) => name === 'calledAs')) {
-      this.#sql.exec('ALTER TABLE execution ADD COLUMN calledAs TEXT');
-    }
+    this.#ensureColumn('execution', 'calledAs', 'TEXT');
+    this.#ensureColumn('session', 'pausedAtMs', 'INTEGER');
+  }
+
+  /** An object of a former version has the table without it. */
+  #ensureColumn(table: string, column: string, type: string): void {
+    const columns = this.#sql.exec(`SELECT name FROM pragma_table_info('${table}')`).toArray();
+    if (columns.some(({ name }) => name === column)) return;
+    this.#sql.exec(`ALTER TABLE ${table} ADD COLUMN ${column} ${type}`);
   }
 
   /** All of the writes in `work`, or none: then memory may differ from the rows, and the object starts again. */

@@ -35,6 +35,7 @@ function session(facts: Partial<SessionRecord> = {}): SessionRecord {
     hostKeyX: null,
     stateLost: false,
     linkDownAtMs: null,
+    pausedAtMs: null,
     streamId: null,
     lastSeq: 0,
     chainSeq: 0,

@@ -1,0 +1,57 @@
+/** Pause and resume of a session, also in the middle of a call. */
+import type { ErrorCode } from '../../shared/errors.ts';
+import { SessionSchema } from '../../shared/session.ts';
+import { unwrap } from '../middleware/refusal.ts';
+import { SAFE } from './object-calls.ts';
+import { ownSession } from './own-session.ts';
+import { reply } from './reply.ts';
+import { defineRoute } from './route.ts';
+
+const ERRORS = [
+  'not_found',
+  'session_not_running',
+  'session_failed',
+  'sandbox_failed',
+  'host_unresponsive',
+  'host_lost',
+  'fenced',
+  'grant_invalid',
+  'grant_expired',
+] as const satisfies readonly ErrorCode[];
+
+const ACCESS = { kind: 'tenant', scopes: ['sessions:write'] } as const;
+
+const pauseSession = defineRoute({
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/pause',
+  operationId: 'pauseSession',
+  summary:
+    'Stop everything in the session where it stands; no clock of it goes on. Of a paused session, nothing',
+  access: ACCESS,
+  answers: {
+    200: { description: 'The paused session', content: { 'application/json': SessionSchema } },
+  },
+  errors: ERRORS,
+  handle: async (exchange, { params }) => {
+    const session = await ownSession(exchange, params.session_id);
+    return reply(200, unwrap(await session.call((stub) => stub.pause(session.caller), SAFE)));
+  },
+});
+
+const resumeSession = defineRoute({
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/resume',
+  operationId: 'resumeSession',
+  summary: 'Let a paused session go on where it stands. Of a running session, nothing',
+  access: ACCESS,
+  answers: {
+    200: { description: 'The running session', content: { 'application/json': SessionSchema } },
+  },
+  errors: ERRORS,
+  handle: async (exchange, { params }) => {
+    const session = await ownSession(exchange, params.session_id);
+    return reply(200, unwrap(await session.call((stub) => stub.resume(session.caller), SAFE)));
+  },
+});
+
+export const pausingRoutes = [pauseSession, resumeSession];
