@@ -50,6 +50,12 @@ export const ERRORS = {
   receipt_pending: { status: 409, retryable: true, reason: 'the execution has no receipt yet' },
   tool_not_found: { status: 404, retryable: false, reason: 'no such tool, or not yours to call' },
   tool_exists: { status: 409, retryable: false, reason: 'another tool has this name and version' },
+  source_exists: { status: 409, retryable: false, reason: 'another tool source has this name' },
+  source_owned: {
+    status: 409,
+    retryable: false,
+    reason: 'the name belongs to a tool of a source, or a source asks for the name of a registered tool',
+  },
   tool_unavailable: {
     status: 409,
     retryable: false,

@@ -25,6 +25,10 @@ export const RegisteredToolNameSchema = z
   .refine((name) => !ToolNameSchema.safeParse(name).success, 'a name that no built-in tool has')
   .refine((name) => !RESERVED.includes(name), `none of ${RESERVED.join(', ')}`);
 
+export const ToolCategorySchema = z
+  .string()
+  .refine((category) => CATEGORY.test(category), 'letters, digits, spaces, dots, dashes and slashes');
+
 const JsonSchemaSchema = z
   .record(z.string(), z.unknown())
   .refine((schema) => JSON.stringify(schema).length <= MAX_TOOL_SCHEMA_CHARACTERS, {
@@ -32,13 +36,13 @@ const JsonSchemaSchema = z
   });
 
 /** RFC 6749 section 3.3. */
-const ScopeSchema = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]{1,128}$/);
+export const ScopeSchema = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]{1,128}$/);
 const HeaderNameSchema = z.string().regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/);
 const HeaderValueSchema = z
   .string()
   .max(8_192)
   .regex(/^[\x20-\x7e]*$/);
-const HeadersSchema = z
+export const HeadersSchema = z
   .record(HeaderNameSchema, HeaderValueSchema)
   .refine((headers) => Object.keys(headers).length <= 32, 'at most 32 headers');
 
@@ -50,10 +54,7 @@ const COMMON = {
     .default('1'),
   title: z.string().min(1).max(128).optional(),
   description: z.string().min(1).max(8_192),
-  category: z
-    .string()
-    .refine((category) => CATEGORY.test(category), 'letters, digits, spaces, dots, dashes and slashes')
-    .default('general'),
+  category: ToolCategorySchema.default('general'),
   input_schema: JsonSchemaSchema.default({ type: 'object', properties: {} }).describe(
     'JSON Schema of the arguments: 2020-12, or the dialect that `$schema` names (draft-07).',
   ),
@@ -100,12 +101,21 @@ export const HttpToolSchema = z.strictObject({
 
 export const ClientToolSchema = z.strictObject({ ...COMMON, kind: z.literal('client') });
 
+/** Only sources make these: the tool of an MCP server, under the name that it has there. */
+export const McpToolSchema = z.strictObject({
+  ...COMMON,
+  kind: z.literal('mcp'),
+  remote_name: z.string().describe('Its name at the server.'),
+});
+
 export const RegisterToolSchema = z.discriminatedUnion('kind', [
   CodeToolSchema,
   HttpToolSchema,
   ClientToolSchema,
 ]);
 export type RegisterTool = z.infer<typeof RegisterToolSchema>;
+/** Also what a source brings. */
+export type DefinedTool = RegisterTool | z.infer<typeof McpToolSchema>;
 
 export const ToolStatusSchema = z.enum(['ready', 'disabled', 'broken']);
 export type ToolStatus = z.infer<typeof ToolStatusSchema>;
@@ -117,6 +127,7 @@ const STATE = {
   created_at: z.iso.datetime(),
   updated_at: z.iso.datetime(),
   versions: z.array(z.string()).describe('Those that are kept, the newest first.'),
+  source: z.string().nullable().default(null).describe('The tool source that it comes from.'),
 };
 
 /** As it is kept and shown: of credentials only the names. */
@@ -128,6 +139,7 @@ export const RegisteredToolSchema = z.discriminatedUnion('kind', [
     credential_names: z.array(z.string()),
   }),
   z.object({ ...ClientToolSchema.shape, ...STATE }),
+  z.object({ ...McpToolSchema.shape, ...STATE }),
 ]);
 export type RegisteredTool = z.infer<typeof RegisteredToolSchema>;
 
@@ -149,7 +161,7 @@ export type RegisteredMany = z.infer<typeof RegisteredManySchema>;
 
 /** What a call of a tool of this kind can do, and so who may make one if the tool does not say. */
 export function scopesOfKind(
-  tool: Pick<RegisterTool, 'kind'> & { language?: 'python' | 'javascript' },
+  tool: Pick<DefinedTool, 'kind'> & { language?: 'python' | 'javascript' },
 ): string[] {
   switch (tool.kind) {
     case 'code':
@@ -158,5 +170,7 @@ export function scopesOfKind(
       return ['tools:http'];
     case 'client':
       return ['tools:client'];
+    case 'mcp':
+      return ['tools:mcp'];
   }
 }

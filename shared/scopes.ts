@@ -8,7 +8,8 @@ export const SCOPES = {
   'tools:file': 'read and write files',
   'tools:http': 'call registered HTTP tools',
   'tools:client': 'see registered tools that the caller executes itself',
-  'tools:write': 'register, replace and remove tools',
+  'tools:mcp': 'call tools of MCP servers',
+  'tools:write': 'register, replace and remove tools, and the sources of tools',
 } as const;
 
 export type Scope = keyof typeof SCOPES;

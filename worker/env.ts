@@ -5,6 +5,7 @@ import type { McpCallsPort } from './objects/mcp-calls/port.ts';
 import type { ObjectNamespace } from './objects/namespace.ts';
 import type { PoolPort } from './objects/pool/port.ts';
 import type { SessionPort } from './objects/session/port.ts';
+import type { SourcePort } from './objects/source/port.ts';
 import type { TenantPort } from './objects/tenant/port.ts';
 import type { WorkflowPort } from './objects/workflow/port.ts';
 import type { RunNamespace } from './objects/workflow/run-namespace.ts';
@@ -19,6 +20,7 @@ export interface Env {
   WORKFLOW: ObjectNamespace<WorkflowPort>;
   /** Runs of workflows, on the engine of Workflows. */
   WORKFLOW_RUN: RunNamespace;
+  SOURCE: ObjectNamespace<SourcePort>;
   /** Origin of this edge, `iss` of its grants, for example `https://sandgate.example.com`. */
   EDGE_ORIGIN: string;
   /**

@@ -14,6 +14,7 @@ const DURABLE_OBJECTS = {
   MCP_CALLS: 'McpCallsObject',
   CATALOGUE: 'CatalogueObject',
   WORKFLOW: 'WorkflowObject',
+  SOURCE: 'SourceObject',
 };
 
 export type GatewayOptions = {

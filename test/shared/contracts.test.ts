@@ -166,6 +166,8 @@ describe('the list of errors', () => {
         "receipt_pending 409 true",
         "tool_not_found 404 false",
         "tool_exists 409 false",
+        "source_exists 409 false",
+        "source_owned 409 false",
         "tool_unavailable 409 false",
         "approval_required 403 false",
         "image_not_found 422 false",

@@ -3,7 +3,7 @@ import { type Outcome, success } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { newId } from '../../shared/ids.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
-import type { EdgePerformance } from '../tools/resolve-call.ts';
+import type { EdgePerformance } from '../tools/performance.ts';
 import { UNSAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
 

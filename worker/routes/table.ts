@@ -10,10 +10,12 @@ import { pausingRoutes } from './pausing.ts';
 import { processRoutes } from './processes.ts';
 import type { Route } from './route.ts';
 import { sessionRoutes } from './sessions.ts';
+import { sourceWebhook } from './source-webhook.ts';
 import { tenantRoutes } from './tenants.ts';
 import { terminal } from './terminal.ts';
 import { toolCalls } from './tool-calls.ts';
 import { toolRegistryRoutes } from './tool-registry.ts';
+import { toolSourceRoutes } from './tool-sources.ts';
 import { toolRoutes } from './tools.ts';
 import { workflowRoutes } from './workflows.ts';
 
@@ -27,6 +29,8 @@ const described: Route[] = [
   ...processRoutes,
   ...toolRoutes,
   ...toolRegistryRoutes,
+  ...toolSourceRoutes,
+  sourceWebhook,
   toolCalls,
   ...workflowRoutes,
   mcp,

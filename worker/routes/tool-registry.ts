@@ -14,14 +14,13 @@ import { unwrap } from '../middleware/refusal.ts';
 import { violationsOf } from '../middleware/violations.ts';
 import type { PutTool } from '../objects/catalogue/port.ts';
 import { sealSecrets } from '../secrets/sealed-secrets.ts';
-import { templateFault } from '../tools/http/address.ts';
-import { refusedHeader } from '../tools/http/request.ts';
-import { faultOf, type ToolFault } from '../tools/registered.ts';
+import { addressRules } from '../tools/http/address.ts';
+import { faultOf, reasonOf, type ToolFault } from '../tools/registered.ts';
 import { catalogueCalls, SAFE, UNSAFE } from './object-calls.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute, type Exchange } from './route.ts';
 
-const ERRORS_OF_A_PUT = ['quota_exceeded'] as const;
+const ERRORS_OF_A_PUT = ['source_owned', 'quota_exceeded'] as const;
 const WRITE = { kind: 'tenant', scopes: ['tools:write'] } as const;
 
 /** One tool, or many in `tools`. */
@@ -107,7 +106,7 @@ const removeTool = defineRoute({
   summary: 'Remove a tool with all its versions',
   access: WRITE,
   answers: { 204: { description: 'Removed' } },
-  errors: ['not_found'],
+  errors: ['not_found', 'source_owned'],
   handle: async (exchange, { params }) => {
     const calls = catalogueCalls(exchange.env, exchange.principal.tenant);
     unwrap(await calls((stub) => stub.remove(params.name), UNSAFE));
@@ -128,14 +127,7 @@ async function wholeTool(exchange: Exchange<'tenant'>, tool: RegisterTool): Prom
 }
 
 function faultIn({ configuration }: Exchange<'tenant'>, tool: RegisterTool): ToolFault | undefined {
-  if (tool.kind !== 'http') return faultOf(tool);
-  const rules = { ownOrigin: configuration.origin, allowedOrigins: configuration.httpToolOrigins };
-  const address = templateFault(tool.url, rules);
-  if (address !== undefined) return { path: 'url', expected: address };
-  const header = refusedHeader({ ...tool.headers, ...tool.credentials });
-  if (header !== undefined)
-    return { path: 'headers', expected: `no header ${header}: it is the connection's` };
-  return faultOf(tool);
+  return faultOf(tool, addressRules(configuration));
 }
 
 async function sealed(exchange: Exchange<'tenant'>, tool: RegisterTool): Promise<PutTool['credentials']> {
@@ -194,10 +186,6 @@ async function prepared(
     credentials: await sealed(exchange, tool),
     fault: fault === undefined ? null : reasonOf(fault),
   };
-}
-
-function reasonOf({ path, expected }: { path: string; expected: string }): string {
-  return `${path}: expected ${expected}`;
 }
 
 function locationOf(name: string): string {

@@ -9,7 +9,8 @@ import type { StoredTool } from '../objects/catalogue/port.ts';
 import { BUILT_IN_ENTRIES } from '../tools/catalogue.ts';
 import { checkCall } from '../tools/check-call.ts';
 import type { JsonSchema, ToolDefinition } from '../tools/definition.ts';
-import { type ResolveContext, type ResolvedCall, resolveStored, storedTools } from '../tools/resolve-call.ts';
+import type { ResolveContext } from '../tools/performance.ts';
+import { type ResolvedCall, resolveStored, storedTools } from '../tools/resolve-call.ts';
 import { callArguments } from './call-arguments.ts';
 import type { RequestedCall } from './requested-calls.ts';
 

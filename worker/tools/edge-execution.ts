@@ -1,7 +1,23 @@
 /** What a call that ran at the edge looks like: the same as one that ran in a sandbox, without a receipt. */
 import { utf8 } from '../../shared/encoding.ts';
-import type { Execution } from '../../shared/execution.ts';
-import type { HttpOutcome } from './http/perform.ts';
+import type { Execution, ProgramError, RichResult } from '../../shared/execution.ts';
+import type { TerminalStatus } from '../../shared/lifecycle.ts';
+
+export interface EdgeOutcome {
+  status: TerminalStatus;
+  text: string;
+  structured: unknown;
+  results: RichResult[];
+  error: ProgramError | null;
+}
+
+export function edgeEnd(status: TerminalStatus): EdgeOutcome {
+  return { status, text: '', structured: null, results: [], error: null };
+}
+
+export function edgeFailure(name: string, message: string): EdgeOutcome {
+  return { ...edgeEnd('failed'), error: { name, message, traceback: '' } };
+}
 
 export interface EdgeCallIds {
   sessionId: string;
@@ -44,7 +60,7 @@ export function edgeExecutionBegun(call: EdgeCallFacts): Execution {
   };
 }
 
-export function edgeExecutionEnded(call: EdgeCallFacts, outcome: HttpOutcome): Execution {
+export function edgeExecutionEnded(call: EdgeCallFacts, outcome: EdgeOutcome): Execution {
   const nowMs = Date.now();
   const durationMs = nowMs - call.startedMs;
   return {

@@ -1,7 +1,9 @@
 /** Registered tools as definitions, and what is wrong with one. */
-import type { RegisteredTool, RegisterTool } from '../../shared/registered-tool.ts';
+import type { DefinedTool, RegisteredTool } from '../../shared/registered-tool.ts';
 import { compileSchema, schemaViolations } from '../schema/compile.ts';
 import type { ToolDefinition } from './definition.ts';
+import { type AddressRules, templateFault } from './http/address.ts';
+import { refusedHeader } from './http/request.ts';
 
 export function definitionOf(tool: RegisteredTool): ToolDefinition {
   const effects = new Set(tool.side_effects);
@@ -28,7 +30,14 @@ export interface ToolFault {
 }
 
 /** The first thing for which the tool could not be called. */
-export function faultOf(tool: RegisterTool): ToolFault | undefined {
+export function faultOf(tool: DefinedTool, rules: AddressRules): ToolFault | undefined {
+  if (tool.kind === 'http') {
+    const address = templateFault(tool.url, rules);
+    if (address !== undefined) return { path: 'url', expected: address };
+    const header = refusedHeader({ ...tool.headers, ...tool.credentials });
+    if (header !== undefined)
+      return { path: 'headers', expected: `no header ${header}: it is the connection's` };
+  }
   const schemas = { input_schema: tool.input_schema, output_schema: tool.output_schema };
   for (const [field, schema] of Object.entries(schemas)) {
     const fault = schema === undefined ? undefined : schemaFault(schema, field);
@@ -39,6 +48,10 @@ export function faultOf(tool: RegisterTool): ToolFault | undefined {
     return { path: 'input_schema.type', expected: 'object: arguments are one' };
   }
   return undefined;
+}
+
+export function reasonOf({ path, expected }: ToolFault): string {
+  return `${path}: expected ${expected}`;
 }
 
 function schemaFault(schema: unknown, field: string): ToolFault | undefined {

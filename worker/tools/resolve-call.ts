@@ -4,7 +4,6 @@ import type { Execute, Execution } from '../../shared/execution.ts';
 import { DEFAULT_TIMEOUT_MS } from '../../shared/limits.ts';
 import type { RegisteredTool } from '../../shared/registered-tool.ts';
 import { ToolNameSchema } from '../../shared/tool.ts';
-import type { Env } from '../env.ts';
 import { requireScopes } from '../middleware/authentication.ts';
 import { invalid } from '../middleware/body.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
@@ -12,27 +11,12 @@ import type { NameKind, StoredTool } from '../objects/catalogue/port.ts';
 import type { CalledAs } from '../objects/session/records.ts';
 import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
 import { compileSchema } from '../schema/compile.ts';
-import { openSecrets } from '../secrets/sealed-secrets.ts';
-import { type CallContext, type CallPlace, checkCall, requireFit, toolNotFound } from './check-call.ts';
+import { type CallPlace, checkCall, requireFit, toolNotFound } from './check-call.ts';
 import { codeCell } from './code-cell.ts';
-import { type EdgeCallIds, edgeExecutionBegun, edgeExecutionEnded } from './edge-execution.ts';
-import { performHttp } from './http/perform.ts';
-import { toolRequest } from './http/request.ts';
+import { type EdgePerformance, httpPerformance, mcpPerformance, type ResolveContext } from './performance.ts';
 import { mayUse } from './policy.ts';
 
-export interface ResolveContext extends CallContext {
-  env: Env;
-  receivedMs: number;
-}
-
 type Call = Pick<Execute, 'tool_name' | 'arguments'> & { timeout_ms?: number };
-
-export interface EdgePerformance {
-  timeoutMs: number;
-  /** The call as it stands before it is made. */
-  begun: (ids: EdgeCallIds) => Execution;
-  run: (ids: EdgeCallIds, signal: AbortSignal) => Promise<Execution>;
-}
 
 export interface ResolvedCall<C extends Call> {
   /** What the session is asked to run. */
@@ -91,8 +75,12 @@ export function resolveStored<C extends Call>(
       call: timed,
       calledAs,
       finish,
-      performance: performanceOf(context, { stored, call: timed, path }),
+      performance: httpPerformance(context, { stored, call: timed, path }),
     };
+  }
+  if (tool.kind === 'mcp') {
+    requireFit(call.arguments, path);
+    return { call: timed, calledAs, finish, performance: mcpPerformance(context, tool, timed) };
   }
   if (tool.kind !== 'code')
     throw new Refusal(failure('tool_unavailable', `${tool.name} is executed by its caller`));
@@ -126,32 +114,6 @@ function requireValid(tool: RegisteredTool, args: Record<string, unknown>, path:
     );
   }
   if (checked.violations.length > 0) throw invalid(checked.violations);
-}
-
-function performanceOf(
-  { configuration, principal, receivedMs }: ResolveContext,
-  { stored, call, path }: { stored: StoredTool; call: Call & { timeout_ms: number }; path: string },
-): EdgePerformance {
-  const { tool, sealedCredentials } = stored;
-  if (tool.kind !== 'http') throw new Error('only HTTP tools are performed at the edge');
-  const built = toolRequest(tool, call.arguments);
-  if (!built.ok) throw invalid([{ path: `${path}.${built.name}`, expected: built.expected }]);
-  const owner = { tenant: principal.tenant, holder: tool.name };
-  const rules = { ownOrigin: configuration.origin, allowedOrigins: configuration.httpToolOrigins };
-  const factsOf = (ids: EdgeCallIds) => ({ ...ids, toolName: tool.name, receivedMs, startedMs: Date.now() });
-  return {
-    timeoutMs: call.timeout_ms,
-    begun: (ids) => edgeExecutionBegun(factsOf(ids)),
-    run: async (ids, signal) => {
-      const facts = factsOf(ids);
-      const credentials =
-        sealedCredentials === null
-          ? {}
-          : await openSecrets(configuration.secretsKey, owner, sealedCredentials);
-      const about = { request: built.request, credentials, rules, timeoutMs: call.timeout_ms, signal };
-      return edgeExecutionEnded(facts, await performHttp(about));
-    },
-  };
 }
 
 /** A tool that says what it gives, and gives something else, has failed: whoever reads on by its schema would stumble. */

@@ -31,6 +31,8 @@ const TABLE = {
   execution_not_running: [409, false],
   receipt_pending: [409, true],
   tool_not_found: [404, false],
+  source_exists: [409, false],
+  source_owned: [409, false],
   tool_exists: [409, false],
   tool_unavailable: [409, false],
   approval_required: [403, false],

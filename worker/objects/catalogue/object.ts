@@ -1,37 +1,43 @@
 /** The tools of one tenant: registered, listed and searched here, away from the objects that calls go through. */
 import { DurableObject } from 'cloudflare:workers';
-import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import { type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
 import {
+  type DefinedTool,
   MAX_TOOL_CHARACTERS_OF_A_TENANT,
   MAX_TOOL_VERSIONS,
   MAX_TOOLS_OF_A_TENANT,
   type RegisteredMany,
   type RegisteredTool,
   RegisteredToolSchema,
-  type RegisterTool,
   scopesOfKind,
 } from '../../../shared/registered-tool.ts';
 import type { Env } from '../../env.ts';
 import { exportedNames, FUNCTION_NAMES, MCP_NAMES } from '../../formats/names.ts';
 import { ToolIndex } from '../../search/tool-index.ts';
 import { BUILT_IN_ENTRIES } from '../../tools/catalogue.ts';
+import { templateOrigin } from '../../tools/http/address.ts';
 import { parametersText } from '../../tools/parameters-text.ts';
 import { type Guarded, isInCategory, mayUse } from '../../tools/policy.ts';
 import type {
   CataloguePort,
   ListedTools,
   NameKind,
+  PutSource,
   PutTool,
   SearchHit,
+  SourceReport,
+  StoredSource,
   StoredTool,
   ToolFilter,
 } from './port.ts';
+import { Sources } from './sources/sources.ts';
 import { CatalogueStore } from './store.ts';
 
 type Put = { tool: RegisteredTool; change: 'created' | 'replaced' | 'unchanged' };
 
 export class CatalogueObject extends DurableObject<Env> implements CataloguePort {
   readonly #store: CatalogueStore;
+  readonly #sources: Sources;
   /** Of the tools that can be called. Made from the rows when it is first asked for, and kept as they change. */
   #guarded: Map<string, Guarded> | undefined;
   #index: ToolIndex | undefined;
@@ -41,13 +47,19 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#store = new CatalogueStore(ctx.storage);
+    this.#sources = new Sources(ctx.storage, {
+      put: ({ put, names }, source) => this.#put(put, names, { mode: 'replace', source }),
+      remove: (name) => {
+        this.#remove(name);
+      },
+    });
   }
 
   async put(
     input: PutTool & { mode: 'create' | 'replace' },
   ): Promise<Outcome<{ tool: RegisteredTool; isNew: boolean }>> {
     const names = await namesOf(input.tool.name);
-    const put = this.#put(input, names, input.mode);
+    const put = this.#put(input, names, { mode: input.mode, source: null });
     return put.ok ? success({ tool: put.value.tool, isNew: put.value.change === 'created' }) : put;
   }
 
@@ -55,7 +67,10 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     const names = await Promise.all(inputs.map(({ tool }) => namesOf(tool.name)));
     const entries = inputs.map((input, index) => {
       const { name } = input.tool;
-      const put = this.#put(input, names[index] ?? { functionName: name, mcpName: name }, 'replace');
+      const put = this.#put(input, names[index] ?? { functionName: name, mcpName: name }, {
+        mode: 'replace',
+        source: null,
+      });
       if (!put.ok) return { name, status: 'refused' as const, reason: put.detail };
       const { tool, change } = put.value;
       return { name, status: tool.status === 'broken' ? ('broken' as const) : change, reason: tool.reason };
@@ -67,9 +82,10 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   #put(
     { tool, credentials, fault }: PutTool,
     names: { functionName: string; mcpName: string },
-    mode: 'create' | 'replace',
+    { mode, source }: { mode: 'create' | 'replace'; source: string | null },
   ): Outcome<Put> {
     const known = this.#store.find(tool.name, 'name');
+    if (known !== undefined && known.tool.source !== source) return ownedFault(known.tool, source);
     if (known === undefined && this.#total() >= MAX_TOOLS_OF_A_TENANT) {
       return failure('quota_exceeded', `a tenant has at most ${MAX_TOOLS_OF_A_TENANT} tools`);
     }
@@ -98,7 +114,15 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
       ),
     };
     // As it would be read again: then two that are the same are the same text.
-    const shown = RegisteredToolSchema.parse({ ...tool, ...state, credential_names: credentialNames });
+    const shown = RegisteredToolSchema.parse({
+      ...tool,
+      ...state,
+      credential_names: credentialNames,
+      source,
+    });
+    // Sealed anew, the same credentials are another text each time.
+    if (known !== undefined && source !== null && credentials === null && isSame(shown, known.tool))
+      return success({ tool: known.tool, change: 'unchanged' });
     if (known !== undefined && mode === 'create' && versions.includes(tool.version)) {
       const isBare = credentials === undefined || (credentials === null && known.sealedCredentials === null);
       if (isBare && isSame(shown, known.tool)) {
@@ -126,12 +150,46 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   }
 
   async remove(name: string): Promise<Outcome<null>> {
-    if (!this.#store.remove(name)) return failure('not_found', 'no such tool, or not yours');
+    const known = this.#store.find(name, 'name');
+    if (known === undefined) return failure('not_found', 'no such tool, or not yours');
+    if (known.tool.source !== null) return ownedFault(known.tool, null);
+    this.#remove(name);
+    return success(null);
+  }
+
+  async putSource(input: PutSource) {
+    return this.#sources.put(input);
+  }
+
+  async getSource(name: string): Promise<Outcome<StoredSource>> {
+    return this.#sources.get(name);
+  }
+
+  async listSources() {
+    return success(this.#sources.list());
+  }
+
+  async removeSource(name: string): Promise<Outcome<null>> {
+    return this.#sources.remove(name);
+  }
+
+  async reportSource(name: string, report: SourceReport): Promise<Outcome<null>> {
+    const { tools } = report;
+    if (tools === undefined) return this.#sources.report(name, report, undefined);
+    const names = await Promise.all(tools.map(({ tool }) => namesOf(tool.name)));
+    const named = tools.flatMap((put, index) => {
+      const own = names[index];
+      return own === undefined ? [] : [{ put, names: own }];
+    });
+    return this.#sources.report(name, report, named);
+  }
+
+  #remove(name: string): void {
+    this.#store.remove(name);
     this.#count = undefined;
     this.#characters = undefined;
     this.#index?.remove(name);
     this.#guarded?.delete(name);
-    return success(null);
   }
 
   async find(names: string[], kind: NameKind): Promise<Outcome<StoredTool[]>> {
@@ -238,13 +296,21 @@ async function namesOf(name: string): Promise<{ functionName: string; mcpName: s
   return { functionName: functions.get(name) ?? name, mcpName: mcp.get(name) ?? name };
 }
 
+/** A tool is its source's, or the tenant's own: neither takes the other's place. */
+function ownedFault({ name, source }: RegisteredTool, by: string | null): Failure {
+  if (source === null) return failure('source_owned', `a registered tool has the name ${name}`);
+  return by === null
+    ? failure('source_owned', `${name} is a tool of the source ${source}: change it there`)
+    : failure('source_owned', `${name} is a tool of the source ${source}`);
+}
+
 function credentialNamesOf(tool: RegisteredTool | undefined): string[] {
   return tool?.kind === 'http' ? tool.credential_names : [];
 }
 
-/** Whom the credentials of a tool are for: its template has no placeholder there. */
-function originOf(tool: RegisteredTool | RegisterTool): string | undefined {
-  return tool.kind === 'http' ? URL.parse(tool.url.replaceAll(/\{[^{}]*\}/g, 'x'))?.origin : undefined;
+/** Whom the credentials of a tool are for. */
+function originOf(tool: RegisteredTool | DefinedTool): string | undefined {
+  return tool.kind === 'http' ? templateOrigin(tool.url) : undefined;
 }
 
 /** But for when it was written. */

@@ -1,10 +1,11 @@
 /** What others may ask of a tenant's catalogue. */
 import type { Outcome } from '../../../shared/errors.ts';
-import type { RegisteredMany, RegisteredTool, RegisterTool } from '../../../shared/registered-tool.ts';
+import type { DefinedTool, RegisteredMany, RegisteredTool } from '../../../shared/registered-tool.ts';
+import type { SourceState, ToolSource } from '../../../shared/tool-source.ts';
 
 /** A definition without its secrets; `credentials` are sealed, undefined where they stay as they are. */
 export interface PutTool {
-  tool: RegisterTool;
+  tool: DefinedTool;
   credentials: { sealed: string; names: string[] } | null | undefined;
   /** Why it cannot be called. */
   fault: string | null;
@@ -37,6 +38,31 @@ export interface SearchHit {
   tool: RegisteredTool | null;
 }
 
+export interface PutSource {
+  source: ToolSource;
+  /** Scopes of who makes it. */
+  rights: string[];
+  /** Sealed. */
+  secrets: string | null;
+  mode: 'create' | 'replace';
+}
+
+export interface StoredSource {
+  revision: number;
+  source: ToolSource;
+  rights: string[];
+  secrets: string | null;
+}
+
+/** What came of asking a source. */
+export interface SourceReport {
+  /** Of the definition that was asked by. */
+  revision: number;
+  state: Partial<SourceState>;
+  /** All that it has now; absent where they are as before. */
+  tools?: PutTool[];
+}
+
 export interface CataloguePort {
   /** `create`: a name that exists takes a new version only. `replace`: whatever was there. */
   put(
@@ -51,4 +77,10 @@ export interface CataloguePort {
     input: ToolFilter & { order: NameKind; after: string | null; limit: number; maxCharacters: number },
   ): Promise<Outcome<ListedTools>>;
   search(input: ToolFilter & { query: string; limit: number }): Promise<Outcome<SearchHit[]>>;
+  putSource(input: PutSource): Promise<Outcome<{ source: ToolSource; isNew: boolean }>>;
+  getSource(name: string): Promise<Outcome<StoredSource>>;
+  listSources(): Promise<Outcome<ToolSource[]>>;
+  /** With all its tools. */
+  removeSource(name: string): Promise<Outcome<null>>;
+  reportSource(name: string, report: SourceReport): Promise<Outcome<null>>;
 }

@@ -1,4 +1,5 @@
 /** Where an HTTP tool may send requests. A Worker cannot see which address a name has, so only names decide. */
+import type { Configuration } from '../../configuration.ts';
 
 /** Names that lead inside: by convention, or reserved. */
 const INNER_SUFFIXES = [
@@ -24,6 +25,10 @@ export interface AddressRules {
   /** Of this edge: a tool must not call it with the edge's own standing. */
   ownOrigin: string;
   allowedOrigins: ReadonlySet<string>;
+}
+
+export function addressRules({ origin, httpToolOrigins }: Configuration): AddressRules {
+  return { ownOrigin: origin, allowedOrigins: httpToolOrigins };
 }
 
 /** Of a host, also where a port follows. */
@@ -59,6 +64,11 @@ export function templateFault(template: string, rules: AddressRules): string | u
   if (!TEMPLATE.test(template)) return 'an https address whose host has no placeholder';
   const url = URL.parse(template.replaceAll(PLACEHOLDER, 'x'));
   return url === null ? 'an address' : addressFault(url, rules);
+}
+
+/** Whom the requests of a template go to: it has no placeholder there. */
+export function templateOrigin(template: string): string | undefined {
+  return URL.parse(template.replaceAll(PLACEHOLDER, 'x'))?.origin;
 }
 
 export type FilledAddress =

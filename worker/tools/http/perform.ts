@@ -1,9 +1,8 @@
 /** Makes the request of an HTTP tool: bounded in time, size and hops, and without a trace of its credentials. */
 import { toBase64 } from '../../../shared/encoding.ts';
-import type { ProgramError, RichResult } from '../../../shared/execution.ts';
-import type { TerminalStatus } from '../../../shared/lifecycle.ts';
 import { readBounded } from '../../identity/read-bounded.ts';
 import { parseStrictJson } from '../../json/strict-json.ts';
+import { type EdgeOutcome, edgeEnd, edgeFailure } from '../edge-execution.ts';
 import { type AddressRules, addressFault } from './address.ts';
 import type { ToolRequest } from './request.ts';
 
@@ -14,14 +13,6 @@ const BOUNDS = { maxDepth: 64, maxValues: 100_000 };
 const MIN_SECRET_CHARACTERS = 6;
 const FIRST_ERROR_STATUS = 400;
 
-export interface HttpOutcome {
-  status: TerminalStatus;
-  text: string;
-  structured: unknown;
-  results: RichResult[];
-  error: ProgramError | null;
-}
-
 export interface HttpCall {
   request: ToolRequest;
   credentials: Record<string, string>;
@@ -30,7 +21,7 @@ export interface HttpCall {
   signal: AbortSignal;
 }
 
-export async function performHttp(call: HttpCall): Promise<HttpOutcome> {
+export async function performHttp(call: HttpCall): Promise<EdgeOutcome> {
   const deadline = AbortSignal.timeout(call.timeoutMs);
   const signal = AbortSignal.any([deadline, call.signal]);
   try {
@@ -38,19 +29,19 @@ export async function performHttp(call: HttpCall): Promise<HttpOutcome> {
     return answered instanceof Response ? await outcomeOf(answered, call) : answered;
   } catch {
     // The reason may name addresses that are nobody's business.
-    if (deadline.aborted) return ended('timeout');
-    if (call.signal.aborted) return ended('interrupted');
-    return failed('NetworkError', 'the request could not be made, or its answer was cut');
+    if (deadline.aborted) return edgeEnd('timeout');
+    if (call.signal.aborted) return edgeEnd('interrupted');
+    return edgeFailure('NetworkError', 'the request could not be made, or its answer was cut');
   }
 }
 
-async function follow(call: HttpCall, signal: AbortSignal): Promise<Response | HttpOutcome> {
+async function follow(call: HttpCall, signal: AbortSignal): Promise<Response | EdgeOutcome> {
   const { request, credentials, rules } = call;
   let { url } = request;
   for (let hop = 0; ; hop += 1) {
     const fault = addressFault(url, rules);
     if (fault !== undefined)
-      return failed('AddressRefused', `the tool led to an address that is not ${fault}`);
+      return edgeFailure('AddressRefused', `the tool led to an address that is not ${fault}`);
     const isFirstOrigin = url.origin === request.url.origin;
     const response = await fetch(url.href, {
       method: request.method,
@@ -65,7 +56,7 @@ async function follow(call: HttpCall, signal: AbortSignal): Promise<Response | H
     const next = URL.parse(location, url.href);
     // A request with a body is not sent again to wherever its answer says.
     if (request.method !== 'GET' || next === null || hop === MAX_HOPS) {
-      return failed('RedirectRefused', `the tool was answered ${response.status} with another address`);
+      return edgeFailure('RedirectRefused', `the tool was answered ${response.status} with another address`);
     }
     url = next;
   }
@@ -75,17 +66,18 @@ function isRedirect(status: number): boolean {
   return [301, 302, 303, 307, 308].includes(status);
 }
 
-async function outcomeOf(response: Response, { credentials }: HttpCall): Promise<HttpOutcome> {
+async function outcomeOf(response: Response, { credentials }: HttpCall): Promise<EdgeOutcome> {
   const bytes = await readBounded(response.body, MAX_ANSWER_BYTES);
-  if (bytes === undefined) return failed('AnswerTooLarge', `the answer is over ${MAX_ANSWER_BYTES} bytes`);
+  if (bytes === undefined)
+    return edgeFailure('AnswerTooLarge', `the answer is over ${MAX_ANSWER_BYTES} bytes`);
   const mime = response.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase() ?? '';
   const content = contentOf(bytes, mime, credentials);
-  if (response.status < FIRST_ERROR_STATUS) return { ...ended('succeeded'), ...content };
+  if (response.status < FIRST_ERROR_STATUS) return { ...edgeEnd('succeeded'), ...content };
   const error = { name: 'HttpError', message: `the tool was answered ${response.status}`, traceback: '' };
-  return { ...ended('failed'), ...content, error };
+  return { ...edgeEnd('failed'), ...content, error };
 }
 
-type Content = Pick<HttpOutcome, 'text' | 'structured' | 'results'>;
+type Content = Pick<EdgeOutcome, 'text' | 'structured' | 'results'>;
 
 function contentOf(bytes: Uint8Array, mime: string, credentials: Record<string, string>): Content {
   const text = decoded(bytes);
@@ -125,12 +117,4 @@ function hiddenIn(value: unknown, hide: (text: string) => string): unknown {
   if (Array.isArray(value)) return value.map((item) => hiddenIn(item, hide));
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [hide(name), hiddenIn(one, hide)]));
-}
-
-function ended(status: TerminalStatus): HttpOutcome {
-  return { status, text: '', structured: null, results: [], error: null };
-}
-
-function failed(name: string, message: string): HttpOutcome {
-  return { ...ended('failed'), error: { name, message, traceback: '' } };
 }

@@ -1,0 +1,66 @@
+/** What is wrong with a source that a tenant registers, and which rights its maker needs. */
+import type { RegisterSource } from '../../shared/tool-source.ts';
+import type { Configuration } from '../configuration.ts';
+import { addressFault, addressRules } from '../tools/http/address.ts';
+import { refusedHeader } from '../tools/http/request.ts';
+import type { ToolFault } from '../tools/registered.ts';
+import type { OpenedSource } from './shown.ts';
+
+/** Headers that the protocol has for itself. */
+const PROTOCOL_HEADERS = [
+  'mcp-session-id',
+  'mcp-protocol-version',
+  'mcp-method',
+  'mcp-name',
+  'last-event-id',
+];
+
+/** Nobody gets tools by a source that they could not register, or call. */
+export function kindScopes({ kind }: Pick<RegisterSource, 'kind'>): string[] {
+  return kind === 'manifest' ? ['tools:http'] : ['tools:mcp'];
+}
+
+export function sourceFault(
+  given: RegisterSource,
+  { configuration, known }: { configuration: Configuration; known: OpenedSource | undefined },
+): ToolFault | undefined {
+  const rules = addressRules(configuration);
+  if (given.kind === 'manifest' && given.url === undefined && !given.webhook)
+    return { path: 'url', expected: 'an address, or webhook: true' };
+  const addresses: [string, string | undefined][] = [
+    ['url', given.url],
+    ['oauth.token_url', given.kind === 'mcp_http' ? given.oauth?.token_url : undefined],
+  ];
+  for (const [path, text] of addresses) {
+    if (text === undefined) continue;
+    const url = URL.parse(text);
+    const fault = url === null ? 'an address' : addressFault(url, rules);
+    if (fault !== undefined) return { path, expected: fault };
+  }
+  const headers = { ...given.headers, ...given.credentials };
+  const refused =
+    refusedHeader(headers) ??
+    Object.keys(headers).find((name) => PROTOCOL_HEADERS.includes(name.toLowerCase()));
+  if (refused !== undefined)
+    return { path: 'headers', expected: `no header ${refused}: it is the connection's` };
+  return keptFault(given, known);
+}
+
+/** Secrets are not taken along to another host. */
+function keptFault(given: RegisterSource, known: OpenedSource | undefined): ToolFault | undefined {
+  if (known === undefined) return undefined;
+  const before = known.source;
+  const hasMoved = originOf(before.url) !== originOf(given.url);
+  if (given.credentials === undefined && before.credential_names.length > 0 && hasMoved)
+    return { path: 'credentials', expected: 'given again, or {}, for an address of another host' };
+  if (given.kind !== 'mcp_http' || given.oauth === undefined || given.oauth.client_secret !== undefined)
+    return undefined;
+  const beforeOauth = before.kind === 'mcp_http' ? before.oauth : undefined;
+  const isSame =
+    beforeOauth === undefined || originOf(beforeOauth.token_url) === originOf(given.oauth.token_url);
+  return isSame ? undefined : { path: 'oauth.client_secret', expected: 'given again, for another host' };
+}
+
+function originOf(url: string | undefined): string | undefined {
+  return url === undefined ? undefined : URL.parse(url)?.origin;
+}

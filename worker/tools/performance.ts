@@ -1,0 +1,101 @@
+/** Calls that are made at the edge: of HTTP tools here, of the tools of an MCP server by the object of its source. */
+import type { Execute, Execution } from '../../shared/execution.ts';
+import type { RegisteredTool } from '../../shared/registered-tool.ts';
+import type { Env } from '../env.ts';
+import { invalid } from '../middleware/body.ts';
+import type { StoredTool } from '../objects/catalogue/port.ts';
+import { sourceObjectName } from '../objects/source/port.ts';
+import { openSecrets } from '../secrets/sealed-secrets.ts';
+import type { CallContext } from './check-call.ts';
+import {
+  type EdgeCallIds,
+  type EdgeOutcome,
+  edgeEnd,
+  edgeExecutionBegun,
+  edgeExecutionEnded,
+  edgeFailure,
+} from './edge-execution.ts';
+import { addressRules } from './http/address.ts';
+import { performHttp } from './http/perform.ts';
+import { toolRequest } from './http/request.ts';
+
+export interface ResolveContext extends CallContext {
+  env: Env;
+  receivedMs: number;
+}
+
+export interface EdgePerformance {
+  timeoutMs: number;
+  /** The call as it stands before it is made. */
+  begun: (ids: EdgeCallIds) => Execution;
+  run: (ids: EdgeCallIds, signal: AbortSignal) => Promise<Execution>;
+}
+
+type TimedCall = Pick<Execute, 'arguments'> & { timeout_ms: number };
+type McpTool = Extract<RegisteredTool, { kind: 'mcp' }>;
+type Work = (ids: EdgeCallIds, signal: AbortSignal) => Promise<EdgeOutcome>;
+
+export function httpPerformance(
+  context: ResolveContext,
+  { stored, call, path }: { stored: StoredTool; call: TimedCall; path: string },
+): EdgePerformance {
+  const { configuration, principal } = context;
+  const { tool, sealedCredentials } = stored;
+  if (tool.kind !== 'http') throw new Error('only HTTP tools are requests');
+  const built = toolRequest(tool, call.arguments);
+  if (!built.ok) throw invalid([{ path: `${path}.${built.name}`, expected: built.expected }]);
+  const owner = { tenant: principal.tenant, holder: tool.name };
+  return performance(context, { toolName: tool.name, timeoutMs: call.timeout_ms }, async (_, signal) => {
+    const credentials =
+      sealedCredentials === null ? {} : await openSecrets(configuration.secretsKey, owner, sealedCredentials);
+    const rules = addressRules(configuration);
+    return performHttp({ request: built.request, credentials, rules, timeoutMs: call.timeout_ms, signal });
+  });
+}
+
+export function mcpPerformance(context: ResolveContext, tool: McpTool, call: TimedCall): EdgePerformance {
+  const { env, principal } = context;
+  const owner = { tenant: principal.tenant, source: tool.source ?? '' };
+  const stub = () => env.SOURCE.getByName(sourceObjectName(owner));
+  const work: Work = async ({ executionId: callId }, signal) => {
+    if (signal.aborted) return edgeEnd('interrupted');
+    const cancel = () =>
+      void stub()
+        .cancel(callId)
+        .catch(() => undefined);
+    signal.addEventListener('abort', cancel, { once: true });
+    try {
+      return await stub().call(owner, {
+        callId,
+        remoteName: tool.remote_name,
+        inputSchema: tool.input_schema,
+        arguments: call.arguments,
+        timeoutMs: call.timeout_ms,
+      });
+    } catch {
+      return edgeFailure(
+        'SourceUnavailable',
+        'the source restarted during the call; whether it had an effect is unknown',
+      );
+    } finally {
+      signal.removeEventListener('abort', cancel);
+    }
+  };
+  return performance(context, { toolName: tool.name, timeoutMs: call.timeout_ms }, work);
+}
+
+function performance(
+  { receivedMs }: ResolveContext,
+  { toolName, timeoutMs }: { toolName: string; timeoutMs: number },
+  work: Work,
+): EdgePerformance {
+  const factsOf = (ids: EdgeCallIds) => ({ ...ids, toolName, receivedMs, startedMs: Date.now() });
+  return {
+    timeoutMs,
+    begun: (ids) => edgeExecutionBegun(factsOf(ids)),
+    run: async (ids, signal) => {
+      const facts = factsOf(ids);
+      return edgeExecutionEnded(facts, await work(ids, signal));
+    },
+  };
+}
