@@ -2,6 +2,7 @@
 import { Hono } from 'hono';
 import { failure } from '../shared/errors.ts';
 import { ROUTES } from '../shared/host-api.ts';
+import { ADAPTER_PATHS, adapterRoutes } from './adapters/table.ts';
 import { routeLink } from './links/links.ts';
 import type { AppEnvironment } from './middleware/app-environment.ts';
 import { envelope } from './middleware/envelope.ts';
@@ -20,6 +21,7 @@ export function createApp(): Hono<AppEnvironment> {
   app.use(envelope);
   app.use('/v1/*', sameOrigin);
   app.use(MCP_PATH, sameOrigin, sameHost);
+  for (const path of ADAPTER_PATHS) app.use(`${path}/*`, sameOrigin);
   for (const link of [ROUTES.controlLink, ROUTES.sessionLink]) {
     app.get(link, async (c) => {
       const linked = await routeLink(c.req.raw, c.env);
@@ -28,7 +30,7 @@ export function createApp(): Hono<AppEnvironment> {
     });
     refuseOtherMethods(app, link, ['GET']);
   }
-  for (const [path, onPath] of byPath(routes)) {
+  for (const [path, onPath] of byPath([...routes, ...adapterRoutes])) {
     for (const route of onPath) app.on(route.method, path, (c) => route.respond(c));
     refuseOtherMethods(
       app,

@@ -24,6 +24,8 @@ export interface Access<Kind extends AccessKind> {
   scopes?: readonly Scope[];
   /** A WebSocket: a page, which cannot send headers with it, may give the token as a subprotocol. */
   webSocket?: boolean;
+  /** For clients that put their token elsewhere: the `Authorization` that their headers stand for. */
+  authorizationOf?: (headers: Headers) => string | undefined;
   /** Scopes of which it needs one at least; which one depends on the body. */
   anyScope?: readonly Scope[];
 }
@@ -148,6 +150,7 @@ async function callerOf(
   const principal = await authenticate(
     {
       authorization:
+        access.authorizationOf?.(c.req.raw.headers) ??
         c.req.header('Authorization') ??
         (access.webSocket === true ? bearerOfSubprotocol(c.req.raw.headers) : undefined) ??
         null,

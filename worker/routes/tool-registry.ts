@@ -1,7 +1,9 @@
 /** The registry of a tenant's tools: register, replace, show and remove them. */
 import * as z from 'zod';
+import type { Outcome } from '../../shared/errors.ts';
 import {
   RegisteredManySchema,
+  type RegisteredTool,
   RegisteredToolSchema,
   type RegisterTool,
   RegisterToolSchema,
@@ -51,15 +53,20 @@ const registerTool = defineRoute({
   handle: async (exchange, { body }) => {
     const many = RegisterToolsSchema.safeParse(body);
     if (many.success) return reply(200, await registerMany(exchange, many.data.tools));
-    const tool = checkValue(body, RegisterToolSchema, 'body');
-    requireOwnRight(exchange, tool);
-    const put = { ...(await wholeTool(exchange, tool)), mode: 'create' as const };
-    const calls = catalogueCalls(exchange.env, exchange.principal.tenant);
-    const stored = unwrap(await calls((stub) => stub.put(put), SAFE));
+    const stored = unwrap(await registerOne(exchange, checkValue(body, RegisterToolSchema, 'body')));
     if (!stored.isNew && stored.tool.versions.length === 1) return reply(200, stored.tool);
-    return reply(201, stored.tool, { Location: locationOf(tool.name) });
+    return reply(201, stored.tool, { Location: locationOf(stored.tool.name) });
   },
 });
+
+export async function registerOne(
+  exchange: Exchange<'tenant'>,
+  tool: RegisterTool,
+): Promise<Outcome<{ tool: RegisteredTool; isNew: boolean }>> {
+  requireOwnRight(exchange, tool);
+  const put = { ...(await wholeTool(exchange, tool)), mode: 'create' as const };
+  return catalogueCalls(exchange.env, exchange.principal.tenant)((stub) => stub.put(put), SAFE);
+}
 
 const replaceTool = defineRoute({
   method: 'PUT',

@@ -1,0 +1,177 @@
+/** Clients of other servers on the real stack: what they send moves by its URL, and what runs is ours. */
+
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import * as z from 'zod';
+import { freshNode } from '../../worker/adapters/ms-enclave/fresh-process.ts';
+import { tar } from '../fixtures/tar.ts';
+import { useStack } from './stack.ts';
+
+const stack = useStack();
+
+async function answerOf(response: Response): Promise<{ status: number; json: unknown }> {
+  return { status: response.status, json: await response.json() };
+}
+
+test('XAgent: a node, its tools, its files, and the workspace at the end', async () => {
+  const { url, token } = stack().api;
+  const authorization = `Basic ${btoa(`sandgate:${token}`)}`;
+  let cookie = '';
+  const post = (path: string, body?: object) => {
+    const headers = new Headers({ authorization, cookie });
+    if (body === undefined || body instanceof FormData) {
+      return fetch(`${url}/xagent${path}`, { method: 'POST', headers, body: body ?? null });
+    }
+    headers.set('content-type', 'application/json');
+    return fetch(`${url}/xagent${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
+  };
+  const execute = async (tool_name: string, args: object) =>
+    answerOf(await post('/execute_tool', { tool_name, arguments: args }));
+
+  const node = await post('/get_cookie');
+  cookie = node.headers.get('set-cookie')?.split(';')[0] ?? '';
+  expect(node.status).toBe(200);
+
+  const form = new FormData();
+  form.append('file', new File(['3\n4\n'], 'numbers.txt'));
+  expect((await post('/upload_file', form)).status).toBe(200);
+  const code = 'total = sum(int(line) for line in open("numbers.txt"))\nprint(total)';
+  expect(await execute('PythonNotebook_execute_cell', { code })).toEqual({ status: 200, json: '7\n' });
+  expect((await execute('PythonNotebook_execute_cell', { code: 'total + 1' })).json).toBe('8');
+  const failed = await execute('PythonNotebook_execute_cell', { code: '1/0' });
+  expect(failed).toMatchObject({
+    status: 500,
+    json: { detail: expect.stringContaining('ZeroDivisionError') },
+  });
+  expect(
+    (await execute('shell_command_executor', { command: 'mkdir -p out && cp numbers.txt out/' })).json,
+  ).toEqual({
+    type: 'simple',
+    data: { ReturnCode: 0, display: '' },
+  });
+  const written = await execute('FileSystemEnv_write_to_file', {
+    filepath: 'reports/end.md',
+    content: '# Done\nseven',
+  });
+  expect(written).toEqual({ status: 200, json: '    1: # Done\n    2: seven\n' });
+
+  const source = `@toolwrapper()
+async def triple(number: int):
+    """Three times a number.
+
+    :param integer number: the number
+    """
+    import asyncio
+    await asyncio.sleep(0)
+    return {"tripled": 3 * number}`;
+  expect((await post('/register_new_tool', { tool_name: 'triple', code: source })).status).toBe(200);
+  expect((await execute('triple', { number: 14 })).json).toEqual({ type: 'simple', data: { tripled: 42 } });
+
+  const structure = await answerOf(await post('/get_workspace_structure'));
+  expect(JSON.stringify(structure.json)).toContain('"end.md"');
+  const zip = Buffer.from(await (await post('/download_workspace')).arrayBuffer());
+  expect(listZip(zip)).toEqual(expect.arrayContaining(['numbers.txt', 'out/numbers.txt', 'reports/end.md']));
+  expect((await answerOf(await post('/close_session'))).json).toMatch(/^Close session: ses_/);
+});
+
+/** Read by a reader that others wrote, which checks every sum. */
+function listZip(bytes: Buffer): string[] {
+  const folder = mkdtempSync(join(tmpdir(), 'sandgate-zip-'));
+  try {
+    const file = join(folder, 'workspace.zip');
+    writeFileSync(file, bytes);
+    const program = `import json, sys, zipfile
+archive = zipfile.ZipFile(sys.argv[1])
+assert archive.testzip() is None
+print(json.dumps(archive.namelist()))`;
+    const names = execFileSync('python3', ['-c', program, file], { encoding: 'utf8' });
+    return z.array(z.string()).parse(JSON.parse(names));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+test('ms-enclave: a program in JavaScript is a process of its own', () => {
+  const run = (source: string) => {
+    const cell = `(async () => { ${freshNode(source)} })().catch((error) => { console.error(error.message); process.exitCode = 9; })`;
+    return spawnSync(process.execPath, ['-e', cell], { encoding: 'utf8' });
+  };
+  expect(run('const kept = 41; console.log(kept + 1, typeof require)').stdout).toBe('42 function\n');
+  expect(run('process.exit(3)')).toMatchObject({ status: 9, stderr: 'the program ended with 3\n' });
+});
+
+test('ms-enclave: a sandbox whose executors leave nothing behind but files', async () => {
+  const { url, token } = stack().api;
+  const send = async (method: string, path: string, body?: object | Uint8Array<ArrayBuffer>) => {
+    const isBytes = body instanceof Uint8Array;
+    const headers = {
+      'x-api-key': token,
+      'content-type': isBytes ? 'application/x-tar' : 'application/json',
+    };
+    const sent = isBytes ? body : body === undefined ? null : JSON.stringify(body);
+    return answerOf(await fetch(`${url}/ms-enclave${path}`, { method, headers, body: sent }));
+  };
+  const tools = [
+    'python_executor',
+    'shell_executor',
+    'file_operation',
+    'notebook_executor',
+    'multi_code_executor',
+  ];
+  const made = await send('POST', '/sandbox/create?sandbox_type=docker', {
+    image: 'python:3.11-slim',
+    tools_config: tools,
+    memory_limit: '4g',
+  });
+  const { sandbox_id } = z.object({ sandbox_id: z.string() }).parse(made.json);
+  const run = async (tool_name: string, parameters: object) => {
+    const { json } = await send('POST', '/sandbox/tool/execute', { sandbox_id, tool_name, parameters });
+    const result = z
+      .object({ status: z.string(), output: z.unknown(), error: z.string().nullable() })
+      .parse(json);
+    return [result.status, result.output, result.error];
+  };
+
+  const script = 'if __name__ == "__main__":\n    kept = 1\n    print("as a script", "名")\n';
+  expect(await run('python_executor', { code: script })).toEqual(['success', 'as a script 名\n', null]);
+  const [status, output, error] = await run('python_executor', { code: 'print(1)\nkept' });
+  expect([status, output]).toEqual(['error', '1\n']);
+  expect(error).toMatch(/NameError: name 'kept' is not defined/);
+  const [late] = await run('python_executor', { code: 'import time; time.sleep(60)', timeout: 1 });
+  expect(late).toBe('timeout');
+  await run('notebook_executor', { code: 'kept = 41' });
+  expect(await run('notebook_executor', { code: 'kept + 1' })).toEqual(['success', '42', null]);
+  expect(await run('shell_executor', { command: 'cd /tmp; export KEPT=1; exit 3' })).toEqual([
+    'error',
+    '',
+    'status: failed, exit code 3',
+  ]);
+  expect(await run('shell_executor', { command: 'pwd; echo "[$KEPT]"' })).toEqual([
+    'success',
+    '/workspace\n[]\n',
+    null,
+  ]);
+  expect(await run('shell_executor', { command: ['printf', '%s|', "it's", '$HOME'] })).toEqual([
+    'success',
+    "it's|$HOME|",
+    null,
+  ]);
+  const bash = { language: 'bash', code: 'echo $((1 + 1))' };
+  expect(await run('multi_code_executor', bash)).toEqual(['success', '2\n', null]);
+
+  const archive = new Uint8Array(tar([{ name: 'in/data.txt', content: 'packed' }]));
+  expect((await send('POST', `/sandbox/${sandbox_id}/archive?target_dir=/sandbox`, archive)).json).toEqual({
+    ok: true,
+  });
+  const file = (operation: string, file_path: string, more: object = {}) =>
+    run('file_operation', { operation, file_path, ...more });
+  expect(await file('read', '/sandbox/in/data.txt')).toEqual(['success', 'packed', null]);
+  await file('write', '/sandbox/new/deep.txt', { content: 'x' });
+  expect(await file('exists', 'new/deep.txt')).toEqual(['success', 'exists', null]);
+  expect(await file('delete', 'new')).toEqual(['success', 'Successfully deleted: new', null]);
+  expect(await file('exists', 'new/deep.txt')).toEqual(['success', 'does not exist', null]);
+  expect((await send('DELETE', `/sandbox/${sandbox_id}`)).status).toBe(200);
+});

@@ -1,0 +1,45 @@
+/**
+ * Code in a process of its own, which leaves nothing but files behind: so their executors run theirs, while our kernels and
+ * our shell keep what a call defines.
+ */
+
+/** A word of a command line that stands for itself. */
+export function quoted(word: string): string {
+  return `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
+/** A subshell: folder, variables and `exit` end with it. */
+export function freshShell(command: string): string {
+  return `(\n${command}\n)`;
+}
+
+const PYTHON_LAUNCH = `
+import subprocess, sys, tempfile
+with tempfile.NamedTemporaryFile("w", suffix=".py", encoding="utf-8") as script:
+    script.write(source)
+    script.flush()
+    code = subprocess.run([sys.executable, script.name], stdin=subprocess.DEVNULL).returncode
+if code:
+    raise SystemExit(code if code > 0 else 128 - code)
+`;
+
+export function freshPython(source: string): string {
+  return `exec(${JSON.stringify(PYTHON_LAUNCH)}, ${pythonObject({ source })})`;
+}
+
+/** JSON of texts is an expression in Python too, once no half of a pair stands alone. */
+function pythonObject(texts: Record<string, string>): string {
+  return JSON.stringify(
+    Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, text.toWellFormed()])),
+  );
+}
+
+export function freshNode(source: string): string {
+  return `await (async (source) => {
+  const { spawn } = require('node:child_process');
+  const child = spawn(process.execPath, ['--input-type=commonjs', '-'], { stdio: ['pipe', 'inherit', 'inherit'] });
+  child.stdin.end(source);
+  const code = await new Promise((resolve) => child.once('exit', (status, signal) => resolve(signal ?? status)));
+  if (code !== 0) throw new Error('the program ended with ' + code);
+})(${JSON.stringify(source)})`;
+}

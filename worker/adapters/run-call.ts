@@ -1,0 +1,34 @@
+/** One call of a tool for an adapter: the same check, the same queue and the same receipt as by any other road. */
+import { failure, type Outcome } from '../../shared/errors.ts';
+import type { Execution } from '../../shared/execution.ts';
+import { DEFAULT_TIMEOUT_MS } from '../../shared/limits.ts';
+import { acceptCall, attendedCall, awaitCall } from '../routes/attended-call.ts';
+import type { OwnSession } from '../routes/own-session.ts';
+import type { Exchange } from '../routes/route.ts';
+import { prepareCalls } from '../tool-calls/prepare.ts';
+
+export interface AdapterCall {
+  /** The tool's own name, or the one that it was declared under. */
+  name: string;
+  arguments: Record<string, unknown>;
+  timeoutMs?: number;
+}
+
+export async function runCall(
+  exchange: Exchange<'tenant'>,
+  session: OwnSession,
+  call: AdapterCall,
+): Promise<Outcome<Execution>> {
+  const requested = { id: 'call', name: call.name, arguments: call.arguments };
+  const [prepared] = await prepareCalls(exchange, [requested], call.timeoutMs ?? DEFAULT_TIMEOUT_MS);
+  if (prepared === undefined) return failure('internal', 'the call was lost');
+  if (!prepared.call.ok) return prepared.call;
+  const { value } = prepared.call;
+  const attended = attendedCall(exchange, session, { body: value.call, idempotency: null, resolved: value });
+  const accepted = await acceptCall(attended);
+  if (!accepted.ok) return accepted;
+  const ended = awaitCall(attended);
+  // A client that goes away does not keep the end of a call at the edge from being written.
+  exchange.waitUntil(ended.catch(() => undefined));
+  return ended;
+}

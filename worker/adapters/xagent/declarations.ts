@@ -1,0 +1,131 @@
+/** The tools of a caller as XAgent declares them: name, description and parameters, and the environments they belong to. */
+import * as z from 'zod';
+import type { RegisteredTool } from '../../../shared/registered-tool.ts';
+import { exportedNames, FUNCTION_NAMES } from '../../formats/names.ts';
+import { objectSchema } from '../../formats/object-schema.ts';
+import type { Exchange } from '../../routes/route.ts';
+import { callableTools } from '../../tools/catalogue.ts';
+import type { JsonSchema, ToolDefinition } from '../../tools/definition.ts';
+import { TOOL_LIST_LIMITS, toolPage } from '../../tools/list.ts';
+import { mayUse } from '../../tools/policy.ts';
+import { definitionOf } from '../../tools/registered.ts';
+import { storedTools } from '../../tools/resolve-call.ts';
+import { XAGENT_ENVIRONMENTS, XAGENT_TOOLS, type XAgentTool } from './tools.ts';
+
+export interface Declaration {
+  name: string;
+  description: string;
+  parameters: JsonSchema;
+}
+
+const MAX_DESCRIPTION_CHARACTERS = 1_024;
+/** A client reads all of them into one prompt; the others are found by `retrieving_tools`. */
+const MAX_DECLARED = 1_000;
+
+const ParametersSchema = z.object({
+  type: z.literal('object'),
+  properties: z.record(z.string(), z.unknown()).default({}),
+  required: z.array(z.string()).default([]),
+});
+
+/** Theirs that stand for built-in tools, of which the caller may call. */
+export function ownTools({ principal }: Pick<Exchange<'tenant'>, 'principal'>): XAgentTool[] {
+  const callable = new Set<string>(callableTools(principal).map(({ name }) => name));
+  return XAGENT_TOOLS.filter((tool) => callable.has(tool.of));
+}
+
+export function ownDeclaration({ name, description, arguments: schema }: XAgentTool): Declaration {
+  const parameters = ParametersSchema.parse(z.toJSONSchema(schema, { io: 'input' }));
+  return { name, description: description.slice(0, MAX_DESCRIPTION_CHARACTERS), parameters };
+}
+
+function declaration(tool: ToolDefinition, name: string): Declaration {
+  const description = tool.description.slice(0, MAX_DESCRIPTION_CHARACTERS);
+  return { name, description, parameters: objectSchema(tool.inputSchema) };
+}
+
+async function declarations(tools: readonly ToolDefinition[]): Promise<Declaration[]> {
+  const names = await exportedNames(
+    tools.map(({ name }) => name),
+    FUNCTION_NAMES,
+  );
+  return tools.map((tool) => declaration(tool, names.get(tool.name) ?? tool.name));
+}
+
+export async function availableTools(exchange: Exchange<'tenant'>) {
+  const own = ownTools(exchange).map(ownDeclaration);
+  const replaced = new Set<string>(XAGENT_TOOLS.map(({ of }) => of));
+  const registered: ToolDefinition[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await toolPage(exchange, { cursor, limit: TOOL_LIST_LIMITS.max });
+    registered.push(...page.tools.filter(({ name }) => !replaced.has(name)));
+    cursor = page.nextCursor ?? undefined;
+  } while (cursor !== undefined && registered.length < MAX_DECLARED);
+  const declared = [...own, ...(await declarations(registered.slice(0, MAX_DECLARED)))];
+  return {
+    available_envs: environments(exchange),
+    available_tools: declared.map(({ name }) => name),
+    tools_json: declared,
+  };
+}
+
+function environments(exchange: Exchange<'tenant'>) {
+  const own = ownTools(exchange);
+  return Object.entries(XAGENT_ENVIRONMENTS).flatMap(([name, description]) => {
+    const tools = own.filter(({ environment }) => environment === name).map((tool) => tool.name);
+    return tools.length === 0 ? [] : [{ name, description, total_tools: tools.length, tools }];
+  });
+}
+
+export function environmentSchemas(exchange: Exchange<'tenant'>, names: readonly string[]) {
+  const known = environments(exchange);
+  return {
+    envs_json: known.filter(({ name }) => names.includes(name)),
+    missing_envs: names.filter((name) => !known.some((environment) => environment.name === name)),
+  };
+}
+
+/** Found tools by the names that they are called by here. */
+export async function foundDeclarations(
+  exchange: Exchange<'tenant'>,
+  found: readonly ToolDefinition[],
+): Promise<Declaration[]> {
+  const own = ownTools(exchange);
+  const registered = await declarations(found);
+  const given = found.flatMap((tool, index) => {
+    const theirs = own.filter(({ of }) => of === tool.name).map(ownDeclaration);
+    const itself = registered[index];
+    return theirs.length > 0 || itself === undefined ? theirs : [itself];
+  });
+  return given.filter(({ name }, index) => given.findIndex((one) => one.name === name) === index);
+}
+
+export async function namedDeclarations(exchange: Exchange<'tenant'>, names: readonly string[]) {
+  const byName = new Map(ownTools(exchange).map((tool) => [tool.name, ownDeclaration(tool)]));
+  for (const tool of callableTools(exchange.principal)) byName.set(tool.name, declaration(tool, tool.name));
+  const others = names.filter((name) => !byName.has(name));
+  for (const kind of ['function_name', 'name'] as const) {
+    const stored = await storedTools(exchange, others, kind);
+    const usable = stored
+      .map(({ tool }) => tool)
+      .filter((tool) =>
+        mayUse(exchange.principal, { requiredScopes: tool.required_scopes, category: tool.category }),
+      );
+    const declared = await declarations(usable.map(definitionOf));
+    for (const [index, { name }] of usable.entries()) {
+      const one = declared[index];
+      if (one === undefined) continue;
+      byName.set(kind === 'name' ? name : one.name, one);
+    }
+  }
+  return {
+    tools_json: names.flatMap((name) => byName.get(name) ?? []),
+    missing_tools: names.filter((name) => !byName.has(name)),
+  };
+}
+
+export async function registeredDeclaration(tool: RegisteredTool): Promise<Declaration | undefined> {
+  const [declared] = await declarations([definitionOf(tool)]);
+  return declared;
+}
