@@ -1,5 +1,6 @@
 /** One program in a sandbox and everything it started, as the host sees it. */
 import { constants } from 'node:os';
+import type { CarriedChannel } from './carried.ts';
 import { type Deferred, deferred, within } from './deferred.ts';
 import { fail, type GuestFailure, type GuestResult, succeed } from './failure.ts';
 import { type GuestFrame, HOST_FRAME, type HostFrameType, STREAM } from './frames.ts';
@@ -33,6 +34,8 @@ export interface ChannelOptions {
   readonly manualControl?: boolean | undefined;
   /** Credit of the standard streams, where it is not the usual one. */
   readonly outputWindowBytes?: number | undefined;
+  /** Of a program that goes on from a checkpoint: how it stood there. */
+  readonly carried?: CarriedChannel;
 }
 
 const STALLED_READER_MS = 1_000;
@@ -43,6 +46,10 @@ const SCOPES: Record<SignalScope, number> = { process: 0, tree: 1, since_mark: 2
 const signalNames = new Map<number, NodeJS.Signals>();
 for (const name of Object.keys(constants.signals) as NodeJS.Signals[])
   if (!signalNames.has(constants.signals[name])) signalNames.set(constants.signals[name], name);
+
+function signalNumber(name: string | null): number {
+  return Object.entries(constants.signals).find(([known]) => known === name)?.[1] ?? 0;
+}
 
 function creditPayload(stream: number, bytes: number): Buffer {
   const payload = Buffer.alloc(5);
@@ -64,21 +71,64 @@ export class Channel {
   #kills: Deferred<GuestResult<{ killed: number }>>[] = [];
   #sink: OutputSink | undefined;
   #releaseSent = false;
+  #exit: ChannelExit | undefined;
 
   constructor(options: ChannelOptions) {
     this.id = options.id;
     this.pid = options.pid;
     this.#options = options;
     this.#sink = options.onOutput;
-    this.#stdin = new InputWindow((bytes) => this.#send(HOST_FRAME.stdin, bytes));
-    this.#controlIn = new InputWindow((bytes) => this.#send(HOST_FRAME.controlIn, bytes));
-    const window = (stream: number, windowBytes?: number) =>
-      new OutputWindow((bytes) => this.#send(HOST_FRAME.credit, creditPayload(stream, bytes)), windowBytes);
+    const { carried, outputWindowBytes } = options;
+    this.#stdin = new InputWindow((bytes) => this.#send(HOST_FRAME.stdin, bytes), carried?.stdin);
+    this.#controlIn = new InputWindow((bytes) => this.#send(HOST_FRAME.controlIn, bytes), carried?.control);
+    const window = (stream: number, credit?: number, windowBytes?: number) =>
+      new OutputWindow(
+        (bytes) => this.#send(HOST_FRAME.credit, creditPayload(stream, bytes)),
+        windowBytes,
+        credit,
+      );
     this.#windows = {
-      stdout: window(STREAM.stdout, options.outputWindowBytes),
-      stderr: window(STREAM.stderr, options.outputWindowBytes),
-      control: window(STREAM.control),
+      stdout: window(STREAM.stdout, carried?.credit.stdout, outputWindowBytes),
+      stderr: window(STREAM.stderr, carried?.credit.stderr, outputWindowBytes),
+      control: window(STREAM.control, carried?.credit.control),
     };
+    if (carried !== undefined) this.#goOnFrom(carried);
+  }
+
+  /** For the link only: the guest stands still, so nothing is given to it or granted until `goOn`. */
+  hold(): void {
+    for (const window of this.#everyWindow()) window.hold();
+  }
+
+  goOn(): void {
+    for (const window of this.#everyWindow()) window.goOn();
+  }
+
+  #everyWindow(): (InputWindow | OutputWindow)[] {
+    const { stdout, stderr, control } = this.#windows;
+    return [this.#stdin, this.#controlIn, stdout, stderr, control];
+  }
+
+  /** How the host's side of it stands; only while the guest stands still. */
+  carry(): CarriedChannel {
+    const { stdout, stderr, control } = this.#windows;
+    const { outputWindowBytes } = this.#options;
+    return {
+      id: this.id,
+      pid: this.pid,
+      stdin: this.#stdin.carry(),
+      control: this.#controlIn.carry(),
+      credit: { stdout: stdout.credit, stderr: stderr.credit, control: control.credit },
+      ...(outputWindowBytes === undefined ? {} : { window_bytes: outputWindowBytes }),
+      exit: this.#exit ?? null,
+      is_gone: this.#gone.settled,
+      is_released: this.#releaseSent,
+    };
+  }
+
+  /** Whether an answer of the guest is waited for that another host would wait for in vain. */
+  get isBusy(): boolean {
+    return this.#kills.length > 0;
   }
 
   /** Settles when the main process ended and what it had written until then was given to the sink. */
@@ -207,6 +257,8 @@ export class Channel {
       case 'ready':
       case 'pong':
       case 'counted':
+      case 'stands_still':
+      case 'goes_on':
       case 'spawned':
       case 'spawn_failed':
         return false;
@@ -216,6 +268,19 @@ export class Channel {
   /** For the link only: it is gone, and with it the program. */
   fail(failure: GuestFailure): void {
     this.#end(failure, { ok: false, failure });
+  }
+
+  #goOnFrom({ stdin, control, exit, is_gone, is_released }: CarriedChannel): void {
+    this.#releaseSent = is_released;
+    if (exit !== null) this.#ended({ ...exit, signal: signalNames.get(signalNumber(exit.signal)) ?? null });
+    if (is_gone) this.#gone.resolve();
+    for (const [window, { waiting }] of [
+      [this.#stdin, stdin],
+      [this.#controlIn, control],
+    ] as const) {
+      if (waiting !== '') void window.write(Buffer.from(waiting, 'base64'));
+    }
+    if (stdin.is_ending) this.closeStdin();
   }
 
   /** The supervisor forgets a channel once it is released: nothing may follow that. */
@@ -234,14 +299,17 @@ export class Channel {
 
   #receiveExit(frame: Extract<GuestFrame, { type: 'exit' }>): void {
     const signal = frame.signal === 0 ? null : (signalNames.get(frame.signal) ?? 'SIGKILL');
-    this.#exited.resolve(
-      succeed({
-        exitCode: signal === null ? frame.code : null,
-        signal,
-        cpuMs: frame.cpuMs,
-        maxRssBytes: frame.maxRssBytes,
-      }),
-    );
+    this.#ended({
+      exitCode: signal === null ? frame.code : null,
+      signal,
+      cpuMs: frame.cpuMs,
+      maxRssBytes: frame.maxRssBytes,
+    });
+  }
+
+  #ended(exit: ChannelExit): void {
+    this.#exit = exit;
+    this.#exited.resolve(succeed(exit));
     const failure: GuestFailure = { reason: 'channel_ended', message: 'the program ended' };
     this.#stdin.fail(failure);
     this.#controlIn.fail(failure);

@@ -26,6 +26,8 @@ export const HOST_FRAME = {
   credit: 0x0c,
   release: 0x0d,
   census: 0x0e,
+  standStill: 0x0f,
+  goOn: 0x10,
   fork: 0x14,
 } as const;
 
@@ -38,6 +40,7 @@ export type GuestFrame =
   | { readonly type: 'ready'; readonly version: number; readonly pid: number }
   | { readonly type: 'pong'; readonly payload: Uint8Array }
   | { readonly type: 'counted'; readonly others: number }
+  | { readonly type: 'stands_still' | 'goes_on' }
   | { readonly type: 'spawned'; readonly channel: number; readonly pid: number }
   | {
       readonly type: 'spawn_failed';
@@ -143,6 +146,10 @@ function parsePayload(type: number, channel: number, payload: Buffer): GuestFram
       return size === 0 ? { type: 'gone', channel } : undefined;
     case 0x8e:
       return size === 4 ? { type: 'counted', others: payload.readUInt32BE(0) } : undefined;
+    case 0x8f:
+      return size === 0 ? { type: 'stands_still' } : undefined;
+    case 0x90:
+      return size === 0 ? { type: 'goes_on' } : undefined;
     default:
       return undefined;
   }

@@ -1,6 +1,7 @@
 /** The host's end of one supervisor: starts programs over its pipes and hands each frame to the channel it is for. */
 import type { Readable, Writable } from 'node:stream';
 import { getSystemErrorName } from 'node:util';
+import type { CarriedChannel, CarriedLink } from './carried.ts';
 import { Channel, type OutputSink } from './channel.ts';
 import { type Deferred, deferred, within } from './deferred.ts';
 import { fail, type GuestFailure, type GuestResult, succeed } from './failure.ts';
@@ -43,6 +44,9 @@ export interface SpawnOptions {
   readonly timeoutMs?: number;
 }
 
+/** Who goes on with a program of a checkpoint, and hears it from then on. */
+export type ClaimOptions = Pick<SpawnOptions, 'onOutput' | 'onControl'>;
+
 export interface ForkOptions {
   readonly template: Channel;
   readonly onControl: (bytes: Uint8Array) => void;
@@ -65,6 +69,8 @@ interface Starting {
   readonly options: Pick<SpawnOptions, 'onOutput' | 'onControl' | 'manualControl' | 'outputWindowBytes'>;
   readonly result: Deferred<GuestResult<Channel>>;
 }
+
+type AddOptions = Starting['options'] & { readonly carried?: CarriedChannel };
 
 function u32(value: number): Buffer {
   const bytes = Buffer.alloc(4);
@@ -112,7 +118,14 @@ export class GuestLink {
   readonly #ready = deferred<GuestResult<{ version: number; pid: number }>>();
   readonly #closed = deferred<GuestFailure>();
   readonly #wakefulness: Wakefulness;
+  /** Of a guest that goes on from a checkpoint: its programs that nobody has claimed yet. */
+  readonly #unclaimed = new Map<number, CarriedChannel>();
   #counts: Deferred<GuestResult<{ others: number }>>[] = [];
+  /** While the guest stands still: what is to be sent when it goes on. */
+  #held: Buffer[] | undefined;
+  #heldBytes = 0;
+  #stood: Deferred<GuestResult<void>> | undefined;
+  #going: Deferred<GuestResult<void>> | undefined;
   #failure: GuestFailure | undefined;
   #nextChannel = 1;
   #nextPing = 1;
@@ -128,6 +141,82 @@ export class GuestLink {
     pipes.stdout.on('error', ended);
     pipes.stdin.on('error', ended);
     pipes.stdin.on('close', ended);
+  }
+
+  /** The link to a guest that was restored from a checkpoint and stands still; its programs are claimed, then it goes on. */
+  static adopt(pipes: GuestPipes, carried: CarriedLink, wakefulness?: Wakefulness): GuestLink {
+    const link = new GuestLink(pipes, wakefulness);
+    link.#held = [];
+    link.#nextChannel = carried.next_channel;
+    for (const channel of carried.channels) link.#unclaimed.set(channel.id, channel);
+    return link;
+  }
+
+  /** Undefined where the checkpoint has no such program, or somebody else has claimed it. */
+  claim(id: number, options: ClaimOptions): Channel | undefined {
+    const carried = this.#unclaimed.get(id);
+    if (carried === undefined) return undefined;
+    this.#unclaimed.delete(id);
+    return this.#addChannel(id, carried.pid, {
+      ...options,
+      ...(carried.window_bytes === undefined ? {} : { outputWindowBytes: carried.window_bytes }),
+      carried,
+    });
+  }
+
+  /** Whether programs are being started, or an answer is waited for that a checkpoint would cut off. */
+  get isBusy(): boolean {
+    return this.#starting.size > 0 || [...this.#channels.values()].some(({ isBusy }) => isBusy);
+  }
+
+  /**
+   * Until `goOn` the guest gives nothing to its programs and takes nothing from them, and the programs of these channels
+   * are stopped. When it resolves, all that the guest had said has been received.
+   */
+  async standStill(held: readonly number[], timeoutMs: number): Promise<GuestResult<void>> {
+    if (this.#failure !== undefined) return { ok: false, failure: this.#failure };
+    if (this.#held !== undefined) return fail('limit', 'it stands still already');
+    const stopped = deferred<GuestResult<void>>();
+    this.#stood = stopped;
+    this.#send(HOST_FRAME.standStill, 0, Buffer.concat(held.map(u32)));
+    this.#held = [];
+    for (const channel of this.#channels.values()) channel.hold();
+    const stood = await within(stopped.promise, timeoutMs, () =>
+      fail('timeout', 'the supervisor did not stand still in time'),
+    );
+    if (stood.ok) return stood;
+    // It may have obeyed all the same.
+    await this.goOn(timeoutMs);
+    return stood;
+  }
+
+  /** How it stands: what another host needs to go on with it. Only while the guest stands still. */
+  carry(): CarriedLink {
+    const channels = [...this.#channels.values()].map((channel) => channel.carry());
+    return { next_channel: this.#nextChannel, channels: [...channels, ...this.#unclaimed.values()] };
+  }
+
+  /** `restored`: the guest is a copy, and tells its held programs so. Programs that nobody claimed are ended. */
+  async goOn(timeoutMs: number, restored = false): Promise<GuestResult<void>> {
+    const held = this.#held;
+    if (this.#failure !== undefined) return { ok: false, failure: this.#failure };
+    if (held === undefined) return succeed(undefined);
+    const going = deferred<GuestResult<void>>();
+    this.#going = going;
+    this.#held = undefined;
+    this.#heldBytes = 0;
+    this.#send(HOST_FRAME.goOn, 0, Buffer.from([restored ? 1 : 0]));
+    for (const frame of held) this.#pipes.stdin.write(frame);
+    for (const channel of this.#channels.values()) channel.goOn();
+    const releases = [...this.#unclaimed].map(async ([id, { is_released }]) => {
+      const channel = this.claim(id, {});
+      if (!is_released) await channel?.release(DEFAULT_SPAWN_TIMEOUT_MS);
+    });
+    const goes = await within(going.promise, timeoutMs, () =>
+      fail('timeout', 'the supervisor did not go on in time'),
+    );
+    if (goes.ok) await Promise.all(releases);
+    return goes;
   }
 
   /** Resolves once; every pending call has failed by then. */
@@ -228,14 +317,21 @@ export class GuestLink {
 
   #send(type: HostFrameType, channel: number, payload?: Uint8Array): void {
     if (this.#failure !== undefined) return;
-    this.#wakefulness.touch();
+    // What stands still is woken by whoever made it stand still.
+    if (this.#held === undefined) this.#wakefulness.touch();
     this.#write(type, channel, payload);
   }
 
   #write(type: HostFrameType, channel: number, payload?: Uint8Array): void {
-    this.#gather();
-    this.#pipes.stdin.write(encodeFrame(type, channel, payload));
-    if (this.#pipes.stdin.writableLength > MAX_UNSENT_BYTES)
+    const frame = encodeFrame(type, channel, payload);
+    if (this.#held === undefined) {
+      this.#gather();
+      this.#pipes.stdin.write(frame);
+    } else {
+      this.#held.push(frame);
+      this.#heldBytes += frame.length;
+    }
+    if (this.#pipes.stdin.writableLength + this.#heldBytes > MAX_UNSENT_BYTES)
       this.#close({ reason: 'limit', message: 'the supervisor does not read' });
   }
 
@@ -275,6 +371,12 @@ export class GuestLink {
         counted?.resolve(succeed({ others: frame.others }));
         return counted !== undefined;
       }
+      case 'stands_still':
+        this.#stood?.resolve(succeed(undefined));
+        return this.#stood !== undefined;
+      case 'goes_on':
+        this.#going?.resolve(succeed(undefined));
+        return this.#going !== undefined;
       case 'spawned':
         return this.#startedOrLate(frame.channel, frame.pid);
       case 'spawn_failed':
@@ -298,7 +400,14 @@ export class GuestLink {
     const starting = this.#starting.get(id);
     if (starting === undefined) return false;
     this.#starting.delete(id);
-    const { onOutput, onControl, manualControl, outputWindowBytes } = starting.options;
+    const channel = this.#addChannel(id, pid, starting.options);
+    if (starting.result.settled) void channel.release(DEFAULT_SPAWN_TIMEOUT_MS);
+    else starting.result.resolve(succeed(channel));
+    return true;
+  }
+
+  #addChannel(id: number, pid: number, options: AddOptions): Channel {
+    const { onOutput, onControl, manualControl, outputWindowBytes, carried } = options;
     const channel = new Channel({
       id,
       pid,
@@ -308,11 +417,10 @@ export class GuestLink {
       onControl,
       manualControl,
       outputWindowBytes,
+      ...(carried === undefined ? {} : { carried }),
     });
     this.#channels.set(id, channel);
-    if (starting.result.settled) void channel.release(DEFAULT_SPAWN_TIMEOUT_MS);
-    else starting.result.resolve(succeed(channel));
-    return true;
+    return channel;
   }
 
   #failedToStart(frame: Extract<GuestFrame, { type: 'spawn_failed' }>): boolean {
@@ -334,6 +442,8 @@ export class GuestLink {
     this.#ready.resolve(failed);
     for (const pong of this.#pings.values()) pong.resolve(failed);
     for (const counted of this.#counts) counted.resolve(failed);
+    this.#stood?.resolve(failed);
+    this.#going?.resolve(failed);
     for (const starting of this.#starting.values()) starting.result.resolve(failed);
     for (const channel of this.#channels.values()) channel.fail(failure);
     this.#pings.clear();

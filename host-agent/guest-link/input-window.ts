@@ -1,4 +1,5 @@
 /** Bytes on their way into a program: sent as far as the guest has given credit, the rest waits, bounded. */
+import type { CarriedInput } from './carried.ts';
 import { fail, type GuestFailure, type GuestResult, succeed } from './failure.ts';
 
 /** What the supervisor takes of each input stream before it gives credit; its queue has this size. */
@@ -19,10 +20,23 @@ export class InputWindow {
   #credit = INPUT_WINDOW_BYTES;
   #failure: GuestFailure | undefined;
   #isClosed = false;
+  #isHeld = false;
   #onDrained: (() => void) | undefined;
 
-  constructor(send: (bytes: Uint8Array) => void) {
+  constructor(send: (bytes: Uint8Array) => void, carried?: CarriedInput) {
     this.#send = send;
+    if (carried === undefined) return;
+    this.#credit = carried.credit;
+    this.#isClosed = carried.is_closed;
+  }
+
+  carry(): CarriedInput {
+    return {
+      credit: this.#credit,
+      is_closed: this.#isClosed,
+      is_ending: this.#onDrained !== undefined,
+      waiting: Buffer.concat(this.#waiting.map(({ rest }) => rest)).toString('base64'),
+    };
   }
 
   /** Settles when the last of the bytes was sent. */
@@ -71,7 +85,18 @@ export class InputWindow {
     this.#waitingBytes = 0;
   }
 
+  /** Nothing is sent until `goOn`. */
+  hold(): void {
+    this.#isHeld = true;
+  }
+
+  goOn(): void {
+    this.#isHeld = false;
+    this.#pump();
+  }
+
   #pump(): void {
+    if (this.#isHeld) return;
     for (let first = this.#waiting[0]; first !== undefined; first = this.#waiting[0]) {
       while (first.rest.byteLength > 0 && this.#credit > 0) {
         const count = Math.min(first.rest.byteLength, this.#credit, MAX_FRAME_CHUNK_BYTES);

@@ -77,6 +77,11 @@ export class KernelMessages {
     this.#onMessage = onMessage;
   }
 
+  /** What came of a message that is not whole yet. */
+  get pending(): Buffer {
+    return this.#decoder.pending;
+  }
+
   /** The failure that came with these bytes. After it nothing more is looked at. */
   push(bytes: Uint8Array): GuestFailure | undefined {
     if (this.#failure !== undefined) return undefined;

@@ -1,4 +1,5 @@
 /** A language kernel of a sandbox: one process that keeps its variables from cell to cell. */
+import type { CarriedKernel } from './carried.ts';
 import type { Channel, OutputSink } from './channel.ts';
 import { type Deferred, deferred, within } from './deferred.ts';
 import { fail, type GuestFailure, type GuestResult, succeed } from './failure.ts';
@@ -77,6 +78,12 @@ interface RunningCell {
   readonly result: Deferred<GuestResult<KernelOutcome>>;
   /** Settles once the kernel has let go of input meant for earlier cells; true: it may be written now. */
   readonly stdin: Deferred<boolean>;
+  takesStdin?: boolean;
+}
+
+function stdinOf({ stdin, takesStdin }: RunningCell): 'none' | 'expected' | 'ready' {
+  if (!stdin.settled) return 'expected';
+  return takesStdin === true ? 'ready' : 'none';
 }
 
 export class Kernel {
@@ -113,6 +120,48 @@ export class Kernel {
     if (ready.ok) return succeed(kernel);
     await kernel.dispose();
     return ready;
+  }
+
+  /** One that goes on from a checkpoint; `onOutput` is for the cell that runs there. */
+  static adopt(link: GuestLink, carried: CarriedKernel, onOutput?: OutputSink): Kernel | undefined {
+    let kernel: Kernel | undefined;
+    const receive = (bytes: Uint8Array): void => {
+      if (kernel !== undefined) kernel.#receive(bytes);
+    };
+    const channel = link.claim(carried.channel, { onControl: receive });
+    if (channel === undefined) return undefined;
+    kernel = new Kernel(channel);
+    kernel.#ready.resolve(succeed(undefined));
+    kernel.#cells = carried.cells;
+    const { running } = carried;
+    if (running !== null) {
+      kernel.#running = { id: running.id, result: deferred(), stdin: deferred() };
+      kernel.#running.takesStdin = running.stdin === 'ready';
+      if (running.stdin !== 'expected') kernel.#running.stdin.resolve(running.stdin === 'ready');
+      channel.setOutput(onOutput);
+    }
+    kernel.#receive(Buffer.from(carried.pending, 'base64'));
+    return kernel;
+  }
+
+  /** How it stands; only while the guest stands still. */
+  carry(): CarriedKernel {
+    const running = this.#running;
+    return {
+      channel: this.#channel.id,
+      cells: this.#cells,
+      pending: this.#messages.pending.toString('base64'),
+      running: running === undefined ? null : { id: running.id, stdin: stdinOf(running) },
+    };
+  }
+
+  get channelId(): number {
+    return this.#channel.id;
+  }
+
+  /** Of the cell that runs; that of a checkpoint goes on. */
+  get outcome(): Promise<GuestResult<KernelOutcome>> | undefined {
+    return this.#running?.result.promise;
   }
 
   /** False once the process ended: then a new kernel is needed. */
@@ -203,6 +252,7 @@ export class Kernel {
       return protocol('an answer to no cell that runs');
     } else if (message.type === 'stdin_ready') {
       if (this.#running.stdin.settled) return protocol('input was asked for twice, or where there is none');
+      this.#running.takesStdin = true;
       this.#running.stdin.resolve(true);
     } else {
       this.#settle(succeed(outcomeOf(message)));

@@ -43,6 +43,11 @@ export class LengthPrefixedDecoder {
     return this.#failure === undefined ? { bodies } : { bodies, failure: this.#failure };
   }
 
+  /** What came of a message that is not whole yet: given to another decoder it goes on from there. */
+  get pending(): Buffer {
+    return Buffer.concat([this.#length.subarray(0, this.#lengthBytes), this.#room.subarray(0, this.#bytes)]);
+  }
+
   get #bodyLength(): number {
     return this.#length.readUInt32BE(0);
   }

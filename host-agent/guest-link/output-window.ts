@@ -8,11 +8,25 @@ export class OutputWindow {
   readonly #stepBytes: number;
   #credit: number;
   #consumed = 0;
+  #isHeld = false;
 
-  constructor(grant: (bytes: number) => void, windowBytes: number = OUTPUT_WINDOW_BYTES) {
+  /** `credit`: what the guest has of it, where it is not the whole window. */
+  constructor(
+    grant: (bytes: number) => void,
+    windowBytes: number = OUTPUT_WINDOW_BYTES,
+    credit = windowBytes,
+  ) {
     this.#grant = grant;
-    this.#credit = windowBytes;
+    this.#credit = credit;
     this.#stepBytes = windowBytes / 4;
+    if (credit >= windowBytes) return;
+    this.#credit = windowBytes;
+    this.#grant(windowBytes - credit);
+  }
+
+  /** What the guest may yet send. */
+  get credit(): number {
+    return this.#credit;
   }
 
   /** False when the guest sends more than it was allowed. */
@@ -24,9 +38,19 @@ export class OutputWindow {
   /** Small amounts are saved up: a frame a line would cost more than the line. */
   consume(bytes: number): void {
     this.#consumed += bytes;
-    if (this.#consumed < this.#stepBytes) return;
+    if (this.#isHeld || this.#consumed < this.#stepBytes) return;
     this.#credit += this.#consumed;
     this.#grant(this.#consumed);
     this.#consumed = 0;
+  }
+
+  /** No credit is given until `goOn`: what the guest has of it is known meanwhile. */
+  hold(): void {
+    this.#isHeld = true;
+  }
+
+  goOn(): void {
+    this.#isHeld = false;
+    this.consume(0);
   }
 }

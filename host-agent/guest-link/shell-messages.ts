@@ -23,6 +23,17 @@ export function shellState(cwd: string, environment: readonly string[]): ShellSt
   return { cwd: Buffer.from(cwd), environment: Buffer.from(environment.map((text) => `${text}\0`).join('')) };
 }
 
+export function encodeState({ cwd, environment }: ShellState): { cwd: string; environment: string } {
+  return {
+    cwd: Buffer.from(cwd).toString('base64'),
+    environment: Buffer.from(environment).toString('base64'),
+  };
+}
+
+export function decodeState({ cwd, environment }: { cwd: string; environment: string }): ShellState {
+  return { cwd: Buffer.from(cwd, 'base64'), environment: Buffer.from(environment, 'base64') };
+}
+
 /** Those of the variables that choose the locale. */
 export function localeVariables({ environment }: ShellState): Uint8Array[] {
   const variables: Uint8Array[] = [];
@@ -81,6 +92,16 @@ export class ShellMessages {
   readonly #decoder = new LengthPrefixedDecoder(MAX_STATE_BYTES);
   #messages = 0;
   onMessage: (body: Buffer) => void = () => undefined;
+
+  carry(): { pending: string; messages: number } {
+    return { pending: this.#decoder.pending.toString('base64'), messages: this.#messages };
+  }
+
+  /** Goes on where another left off. */
+  goOnFrom({ pending, messages }: { pending: string; messages: number }): void {
+    this.#messages = messages;
+    this.push(Buffer.from(pending, 'base64'));
+  }
 
   push(bytes: Uint8Array): void {
     if (this.#messages >= MAX_MESSAGES) return;

@@ -1,6 +1,6 @@
 /** Where the shells of a session come from: a bash that has begun is forked for each. */
 import type { Channel } from './channel.ts';
-import { fail, type GuestResult } from './failure.ts';
+import { fail, type GuestResult, succeed } from './failure.ts';
 import type { GuestLink, SpawnOptions } from './guest-link.ts';
 
 const LIBRARY_PATH = '/sandgate/shell.so';
@@ -55,6 +55,18 @@ export class ShellTemplate {
     }
     this.#isUseless = !this.#hasForked;
     return this.#spawnBash(':', { control: true, onControl });
+  }
+
+  /** One that goes on from a checkpoint. */
+  adopt(template: Channel): void {
+    this.#template = Promise.resolve(succeed(template));
+    this.#hasForked = true;
+  }
+
+  /** Channel of the bash that is forked, once there is one. */
+  async channelId(): Promise<number | null> {
+    const template = await this.#template;
+    return template?.ok === true && !template.value.hasExited ? template.value.id : null;
   }
 
   async dispose(): Promise<void> {

@@ -1,12 +1,15 @@
 /** The shell of a session: each call is a bash of its own that was already waiting; folder and variables live on. */
 
 import { constants } from 'node:os';
+import type { CarriedShell } from './carried.ts';
 import type { Channel, OutputSink } from './channel.ts';
 import { deferred, within } from './deferred.ts';
 import { fail, type GuestResult, succeed } from './failure.ts';
 import type { GuestLink } from './guest-link.ts';
 import {
+  decodeState,
   encodeShellRequest,
+  encodeState,
   localeVariables,
   parseShellState,
   ShellMessages,
@@ -55,6 +58,13 @@ export interface ShellCommand {
   readonly stdin?: 'closed' | 'open';
 }
 
+/** Of a call that runs, what a host that goes on with it has to know. */
+interface RunningCall {
+  readonly channel: Channel;
+  readonly messages: ShellMessages;
+  saved: ShellState | undefined;
+}
+
 interface Spare {
   readonly channel: Channel;
   readonly messages: ShellMessages;
@@ -67,6 +77,8 @@ export class SessionShell {
   readonly #background: Channel[] = [];
   #spare: Promise<GuestResult<Spare>> | undefined;
   #disposed = false;
+  #beginning: Promise<unknown> = Promise.resolve();
+  #call: RunningCall | undefined;
   /** What the next call starts with. */
   state: ShellState;
 
@@ -86,8 +98,64 @@ export class SessionShell {
     return spare;
   }
 
+  /** Nothing begins or is made ready any more when it resolves. */
+  async settled(): Promise<void> {
+    await this.#beginning;
+    await this.#spare;
+  }
+
+  /** How it stands; only while the guest stands still, and after `settled`. */
+  async carry(): Promise<CarriedShell> {
+    const spare = await this.#spare;
+    const call = this.#call;
+    return {
+      state: encodeState(this.state),
+      template: await this.#template.channelId(),
+      spare: spare?.ok === true && !spare.value.channel.hasExited ? spare.value.channel.id : null,
+      background: this.#background.map(({ id }) => id),
+      running:
+        call === undefined
+          ? null
+          : {
+              channel: call.channel.id,
+              ...call.messages.carry(),
+              saved: call.saved === undefined ? null : encodeState(call.saved),
+            },
+    };
+  }
+
+  /** Goes on from a checkpoint; gives the call that runs there, whose output goes to `onOutput`. */
+  adopt(link: GuestLink, carried: CarriedShell, onOutput: OutputSink | undefined): ShellCall | undefined {
+    this.state = decodeState(carried.state);
+    const template = carried.template === null ? undefined : link.claim(carried.template, {});
+    if (template !== undefined) this.#template.adopt(template);
+    const spare = carried.spare === null ? undefined : claimWithMessages(link, carried.spare, undefined);
+    if (spare !== undefined) this.#spare = Promise.resolve(succeed(spare));
+    for (const id of carried.background) {
+      const channel = link.claim(id, {});
+      if (channel !== undefined) this.#keepBackground(channel);
+    }
+    if (carried.running === null) return undefined;
+    const { running } = carried;
+    const claimed = claimWithMessages(link, running.channel, onOutput);
+    if (claimed === undefined) return undefined;
+    const call: RunningCall = {
+      ...claimed,
+      saved: running.saved === null ? undefined : decodeState(running.saved),
+    };
+    this.#follow(call);
+    claimed.messages.goOnFrom(running);
+    return this.#callOf(call);
+  }
+
   /** Resolves when the command has begun; a spare that died before is replaced, for nothing ran in it. */
-  async run(call: ShellCommand): Promise<GuestResult<ShellCall>> {
+  run(call: ShellCommand): Promise<GuestResult<ShellCall>> {
+    const beginning = this.#run(call);
+    this.#beginning = beginning;
+    return beginning;
+  }
+
+  async #run(call: ShellCommand): Promise<GuestResult<ShellCall>> {
     const request = encodeShellRequest(this.state, this.#options.home, call.command);
     if (!request.ok) return request;
     let begun: GuestResult<ShellCall> = fail('channel_ended', 'the shell ended before the command began');
@@ -118,36 +186,45 @@ export class SessionShell {
     request: Buffer,
   ): Promise<GuestResult<ShellCall>> {
     const started = deferred<GuestResult<void>>();
-    const before = this.state;
-    let saved: ShellState | undefined;
-    messages.onMessage = (body) => {
-      if (saysStarted(body)) started.resolve(succeed(undefined));
-      /* The command can reach this pair too: what is not a state is not one, and the one before stays. */ else
-        saved = parseShellState(body, before) ?? saved;
-    };
-    this.#running.add(channel);
+    const running: RunningCall = { channel, messages, saved: undefined };
+    this.#follow(running, () => started.resolve(succeed(undefined)));
     channel.setOutput(call.onOutput);
     channel.unmute();
     if (call.stdin !== 'open') channel.closeStdin();
     void channel.sendControl(request);
-    void channel.exited.then(() => {
-      this.#running.delete(channel);
-      started.resolve(fail('channel_ended', 'the shell ended'));
-    });
+    void channel.exited.then(() => started.resolve(fail('channel_ended', 'the shell ended')));
     const late = () => fail('timeout', 'the command did not begin in time');
     const begun = await within(started.promise, START_TIMEOUT_MS, late, channel.standing);
     if (!begun.ok) {
+      this.#call = undefined;
       void channel.release(CONFIRM_TIMEOUT_MS);
       return begun;
     }
-    const outcome = this.#outcome(channel, () => saved);
-    return succeed({
+    return succeed(this.#callOf(running));
+  }
+
+  /** The command can reach this pair too: what is not a state is not one, and the one before stays. */
+  #follow(call: RunningCall, onStarted: () => void = () => undefined): void {
+    const before = this.state;
+    this.#call = call;
+    call.messages.onMessage = (body) => {
+      if (saysStarted(body)) onStarted();
+      else call.saved = parseShellState(body, before) ?? call.saved;
+    };
+    this.#running.add(call.channel);
+    void call.channel.exited.then(() => this.#running.delete(call.channel));
+  }
+
+  #callOf(call: RunningCall): ShellCall {
+    const { channel } = call;
+    const outcome = this.#outcome(call);
+    return {
       outcome,
       writeStdin: (bytes) => channel.writeStdin(bytes),
       closeStdin: () => channel.closeStdin(),
       interrupt: () => channel.signal('SIGINT', 'tree'),
       stop: (graceMs) => stopCall(channel, outcome, graceMs),
-    });
+    };
   }
 
   async #takeSpare(): Promise<GuestResult<Spare>> {
@@ -167,11 +244,13 @@ export class SessionShell {
     return channel.ok ? succeed({ channel: channel.value, messages }) : channel;
   }
 
-  async #outcome(channel: Channel, saved: () => ShellState | undefined): Promise<GuestResult<ShellOutcome>> {
+  async #outcome(call: RunningCall): Promise<GuestResult<ShellOutcome>> {
+    const { channel } = call;
     const exit = await channel.exited;
+    if (this.#call === call) this.#call = undefined;
     if (!this.#disposed) void this.warm();
     if (!exit.ok) return exit;
-    const state = saved();
+    const state = call.saved;
     if (state !== undefined) this.state = state;
     this.#keepBackground(channel);
     const { exitCode, signal, cpuMs } = exit.value;
@@ -195,6 +274,13 @@ export class SessionShell {
     });
     if (this.#background.length > MAX_BACKGROUND_CALLS) void this.#background[0]?.release(CONFIRM_TIMEOUT_MS);
   }
+}
+
+function claimWithMessages(link: GuestLink, id: number, onOutput: OutputSink | undefined): Spare | undefined {
+  const messages = new ShellMessages();
+  const onControl = (bytes: Uint8Array): void => messages.push(bytes);
+  const channel = link.claim(id, onOutput === undefined ? { onControl } : { onControl, onOutput });
+  return channel === undefined ? undefined : { channel, messages };
 }
 
 async function stopCall(channel: Channel, outcome: Promise<unknown>, graceMs: number): Promise<void> {

@@ -13,6 +13,7 @@
 #include "keeper_events.h"
 #include "output.h"
 #include "spawn.h"
+#include "stand_still.h"
 #include "template.h"
 #include "tree_kill.h"
 
@@ -79,6 +80,8 @@ static void handle_frame(uint8_t type, uint32_t id, uint8_t *payload, size_t len
   if (type == FRAME_SPAWN) return spawn(id, payload, length);
   if (type == FRAME_FORK) return fork_template(id, payload, length);
   if (type == FRAME_CENSUS) return send_census();
+  if (type == FRAME_STAND_STILL) return stand_still(payload, length);
+  if (type == FRAME_GO_ON) return go_on(payload, length);
   struct channel *channel = find_channel(id);
   /* One of an unknown channel has crossed the end of its channel on the way. */
   if (channel != NULL) handle_channel_frame(channel, type, payload, length);
@@ -140,13 +143,13 @@ static void watch_channel(int number, long long *wake_at) {
 }
 
 static void wait_for_events(const sigset_t *mask) {
-  long long wake_at = pick_job() ? job.next : INT64_MAX;
+  long long wake_at = !stands_still && pick_job() ? job.next : INT64_MAX;
   polled_count = 0;
   bool can_answer = outgoing_room() >= 2 * REPLY_ROOM_BYTES;
   watch(STDIN_FILENO, can_answer ? POLLIN : 0, 0, 0);
   watch(STDOUT_FILENO, outgoing.head < outgoing.tail ? POLLOUT : 0, 0, 0);
-  watch(event_pair[0], can_answer ? POLLIN : 0, 0, 0);
-  for (int i = 0; i < MAX_CHANNELS; i++) {
+  watch(event_pair[0], can_answer && !stands_still ? POLLIN : 0, 0, 0);
+  for (int i = 0; i < MAX_CHANNELS && !stands_still; i++) {
     if (channels[i].state >= CHANNEL_RUNNING) watch_channel(i, &wake_at);
     if (channels[i].life_fd >= 0 && channels[i].state != CHANNEL_FREE) watch(channels[i].life_fd, POLLIN, i, LIFE);
   }
@@ -264,13 +267,14 @@ int main(void) {
     if (outgoing.broken) end_everything(0);
     wait_for_events(&mask);
     if (polled[1].revents & POLLERR) end_everything(0);
-    if (child_ended || polled[2].revents != 0) reap();
+    if (!stands_still && (child_ended || polled[2].revents != 0)) reap();
     if (polled[0].revents != 0 && !incoming_fill()) end_everything(0);
     for (nfds_t i = 3; i < polled_count; i++) serve_polled(i);
     if (!handle_incoming()) {
       outgoing_flush();
       end_everything(2);
     }
+    if (stands_still) continue;
     run_jobs();
     settle_channels();
   }

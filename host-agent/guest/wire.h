@@ -30,6 +30,8 @@ enum frame_type {
   FRAME_CREDIT = 0x0c,
   FRAME_RELEASE = 0x0d,
   FRAME_CENSUS = 0x0e,
+  FRAME_STAND_STILL = 0x0f,
+  FRAME_GO_ON = 0x10,
   FRAME_FORK = 0x14,
 
   FRAME_READY = 0x81,
@@ -46,6 +48,8 @@ enum frame_type {
   FRAME_RELEASED = 0x8c,
   FRAME_GONE = 0x8d,
   FRAME_COUNTED = 0x8e,
+  FRAME_STANDS_STILL = 0x8f,
+  FRAME_GOES_ON = 0x90,
 };
 
 static inline uint32_t get_u32(const uint8_t *from) {

@@ -4,6 +4,8 @@ import { join } from 'node:path';
 import type { OciSpec } from './oci.ts';
 
 const CONFIG_FILE = 'config.json';
+/** Of a sandbox that was made of no snapshot. */
+export const FIRST_GENERATION = 0;
 const PANIC_LOG_BYTES = 4096;
 
 export class Bundles {
@@ -22,12 +24,21 @@ export class Bundles {
     return { workspace: join(path, 'workspace'), tmp: join(path, 'tmp') };
   }
 
-  async write(sandboxId: string, spec: OciSpec): Promise<void> {
+  /** What the guest reads about itself; it lies here, so that it is right from the first instruction on. */
+  identityOf(sandboxId: string): string {
+    return join(this.pathOf(sandboxId), 'identity');
+  }
+
+  async write(sandboxId: string, spec: OciSpec, generation = FIRST_GENERATION): Promise<void> {
     const path = this.pathOf(sandboxId);
     await mkdir(path, { mode: 0o700 });
     for (const directory of Object.values(this.storageOf(sandboxId))) {
       await mkdir(directory, { recursive: true, mode: 0o700 });
     }
+    const identity = this.identityOf(sandboxId);
+    await mkdir(identity, { mode: 0o755 });
+    await writeFile(join(identity, 'generation'), `${generation}\n`, { mode: 0o644 });
+    await writeFile(join(identity, 'sandbox_id'), `${sandboxId}\n`, { mode: 0o644 });
     await writeFile(join(path, CONFIG_FILE), JSON.stringify(spec), { mode: 0o600 });
   }
 

@@ -1,6 +1,6 @@
 /** What sandboxes are made with on this machine, and the check that all of it is there. */
 import { mkdir, realpath, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
 import type { Cgroups } from '../cgroup/cgroups.ts';
@@ -41,6 +41,11 @@ export interface Engine {
   /** Where runsc keeps its state. */
   runscRootDir: string;
   facts: SandboxRuntimeFacts;
+}
+
+/** Digest of what the host lays into each sandbox. */
+export function guestOf({ guestDir }: Pick<Engine, 'guestDir'>): string {
+  return basename(guestDir);
 }
 
 /** Refuses a machine that cannot hold a sandbox: nothing of a guest ever runs outside of one. */

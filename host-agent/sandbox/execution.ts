@@ -27,6 +27,8 @@ export interface ExecutionHost {
 
 export interface ExecutionRequest {
   timeoutMs: number;
+  /** Of the same call, elsewhere and before. */
+  formerCpuMs?: number;
   sink: OutputSink;
   run: (sink: OutputSink) => RunningTool;
 }
@@ -45,11 +47,12 @@ export class Execution implements RunningExecution {
   #ended = false;
   #sandboxGone = false;
 
-  constructor(host: ExecutionHost, { timeoutMs, sink, run }: ExecutionRequest) {
+  constructor(host: ExecutionHost, { timeoutMs, formerCpuMs = 0, sink, run }: ExecutionRequest) {
     this.#host = host;
     this.#gate = new OutputGate(sink);
     host.resetPeak();
-    this.#before = host.usage();
+    const usage = host.usage();
+    this.#before = { ...usage, cpuMs: usage.cpuMs - formerCpuMs };
     this.#tool = run(this.#gate.pass);
     this.#clock = new RunClock(timeoutMs, () => this.#stop('timeout'));
     this.finished = this.#follow();
@@ -63,6 +66,14 @@ export class Execution implements RunningExecution {
 
   get pausedMs(): number {
     return this.#clock.pausedMs;
+  }
+
+  get timeoutLeftMs(): number {
+    return this.#clock.leftMs;
+  }
+
+  get cpuMs(): number {
+    return Math.max(0, this.#host.usage().cpuMs - this.#before.cpuMs);
   }
 
   /** Settles when no stop is under way: what is being stopped has to run for it. */

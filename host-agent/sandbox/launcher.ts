@@ -2,25 +2,29 @@
 import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
 import type { CgroupLimits } from '../cgroup/cgroups.ts';
-import { GuestLink } from '../guest-link/guest-link.ts';
+import { GuestLink, type GuestPipes } from '../guest-link/guest-link.ts';
 import type { Log } from '../logging/log.ts';
 import { collectBounded } from '../process/bounded-output.ts';
-import type { Engine } from './engine.ts';
+import type { SpawnedProcess } from '../process/spawn.ts';
+import type { CarriedSandbox } from './checkpoint/carried.ts';
+import { type Engine, guestOf } from './engine.ts';
 import { ServedFiles } from './files/served-files.ts';
 import { Freezer } from './freezer.ts';
 import type { OciResources } from './oci.ts';
 import { GuestPrograms } from './programs/guest-programs.ts';
 import { removeRemains } from './remains.ts';
-import { RunscSandbox, type SandboxEnd } from './sandbox.ts';
+import { RunscSandbox, type SandboxEnd, type SandboxParts } from './sandbox.ts';
 import { buildResources, buildSpec, WORKSPACE } from './spec.ts';
 import { FileTool } from './tools/file.ts';
 import { nodeTool } from './tools/node.ts';
 import { pythonTool } from './tools/python.ts';
 import { ShellTool } from './tools/shell.ts';
+import type { ToolPlace } from './tools/tool.ts';
 import { UserIds } from './user-ids.ts';
 
 const READY_TIMEOUT_MS = 20_000;
 const COUNT_TIMEOUT_MS = 2_000;
+const CHECKPOINT_TIMEOUT_MS = 180_000;
 const MAX_STDERR_BYTES = 16 * 1024;
 /** Of a sandbox that nobody waits for yet, where one that somebody uses has 1024 a CPU. */
 const AHEAD_CPU_SHARES = 32;
@@ -33,6 +37,18 @@ export interface LaunchRequest {
   environment: readonly string[];
   /** Given where nobody waits for it: it boots when the others leave CPU, and python loads these modules. */
   ahead?: { imports: readonly string[] };
+}
+
+export interface RestoredParts {
+  sandbox: RunscSandbox;
+  parts: SandboxParts;
+}
+
+interface PartsRequest {
+  sandboxId: string;
+  userId: number;
+  place: ToolPlace;
+  imports?: readonly string[];
 }
 
 export class Launcher {
@@ -68,6 +84,32 @@ export class Launcher {
     return this.notStarted(sandboxId, ready.failure.message);
   }
 
+  /** The sandbox stands still: what it carries is adopted, and then it goes on. */
+  async restore(
+    request: LaunchRequest,
+    from: { imageDir: string; state: CarriedSandbox; generation: number },
+  ): Promise<Outcome<RestoredParts>> {
+    const { sandboxId } = request;
+    const { state, imageDir, generation } = from;
+    this.#userIds.share(state.user_id);
+    try {
+      await this.#prepare(request, state.user_id, generation);
+    } catch (error: unknown) {
+      await this.#remove(sandboxId, state.user_id);
+      return this.notStarted(sandboxId, error instanceof Error ? error.message : 'it could not be prepared');
+    }
+    const { runsc, bundles } = this.#engine;
+    const process = runsc.restore(sandboxId, bundles.pathOf(sandboxId), imageDir);
+    const parts = this.#parts(
+      { sandboxId, userId: state.user_id, place: { ...state.place } },
+      process,
+      (pipes, freezer) => GuestLink.adopt(pipes, state.link, freezer),
+    );
+    const sandbox = new RunscSandbox(parts);
+    this.#live.set(sandboxId, sandbox);
+    return success({ sandbox, parts });
+  }
+
   /** Gives a sandbox that was made ahead its whole share of the CPU. */
   promote(sandboxId: string, limits: ResourceLimits): void {
     this.#engine.cgroups.setLimits(sandboxId, cgroupLimits(buildResources(limits)));
@@ -79,7 +121,11 @@ export class Launcher {
     return failure('sandbox_failed', 'the sandbox did not start');
   }
 
-  async #prepare({ sandboxId, rootfsPath, limits, ahead }: LaunchRequest, userId: number): Promise<void> {
+  async #prepare(
+    { sandboxId, rootfsPath, limits, ahead }: LaunchRequest,
+    userId: number,
+    generation?: number,
+  ): Promise<void> {
     const { bundles, cgroups, guestDir } = this.#engine;
     const storage = bundles.storageOf(sandboxId);
     const cgroupPath = cgroups.pathOf(sandboxId);
@@ -90,25 +136,42 @@ export class Launcher {
       ...(cpuShares === undefined ? {} : { cpuShares }),
       rootfsPath,
       guestDir,
+      identityDir: bundles.identityOf(sandboxId),
       storage,
       userId,
       cgroupPath,
     });
-    await bundles.write(sandboxId, spec);
+    await bundles.write(sandboxId, spec, generation);
     await cgroups.create(sandboxId, cgroupLimits(buildResources(limits, cpuShares)));
   }
 
   #run({ sandboxId, environment, ahead }: LaunchRequest, userId: number): RunscSandbox {
-    const { runsc, bundles, cgroups } = this.#engine;
+    const { runsc, bundles } = this.#engine;
     const process = runsc.run(sandboxId, bundles.pathOf(sandboxId));
+    const place = { cwd: WORKSPACE, environment };
+    const imports = ahead?.imports ?? [];
+    return new RunscSandbox(
+      this.#parts(
+        { sandboxId, userId, place, imports },
+        process,
+        (pipes, freezer) => new GuestLink(pipes, freezer),
+      ),
+    );
+  }
+
+  #parts(
+    { sandboxId, userId, place, imports = [] }: PartsRequest,
+    process: SpawnedProcess,
+    linkOf: (pipes: GuestPipes, freezer: Freezer) => GuestLink,
+  ): SandboxParts {
+    const { runsc, cgroups } = this.#engine;
     const freezer = new Freezer({
       freeze: () => cgroups.freeze(sandboxId),
       thaw: () => cgroups.thaw(sandboxId),
       isQuiet: () => isQuiet(link),
     });
-    const link = new GuestLink({ stdin: process.stdin, stdout: process.stdout }, freezer);
-    const place = { cwd: WORKSPACE, environment };
-    return new RunscSandbox({
+    const link = linkOf({ stdin: process.stdin, stdout: process.stdout }, freezer);
+    return {
       id: sandboxId,
       process,
       stderr: collectBounded(process.stderr, MAX_STDERR_BYTES),
@@ -116,21 +179,26 @@ export class Launcher {
       freezer,
       place,
       tools: {
-        python: pythonTool(link, place, ahead?.imports ?? []),
+        python: pythonTool(link, place, imports),
         node: nodeTool(link, place),
         shell: new ShellTool(link, place),
         file: new FileTool(link, place),
       },
       files: new ServedFiles(link, place, freezer),
       programs: new GuestPrograms({ link, place }),
+      guest: guestOf(this.#engine),
+      userId,
       host: {
         usage: () => cgroups.usage(sandboxId),
         resetPeak: () => cgroups.resetPeak(sandboxId),
         kill: () => cgroups.kill(sandboxId),
         isFrozen: () => cgroups.isFrozen(sandboxId),
+        freeze: () => cgroups.freeze(sandboxId),
+        thaw: () => cgroups.thaw(sandboxId),
+        save: (imageDir) => runsc.checkpoint(sandboxId, imageDir, CHECKPOINT_TIMEOUT_MS),
         cleanUp: (end) => this.#cleanUp(sandboxId, userId, end),
       },
-    });
+    };
   }
 
   async #cleanUp(

@@ -5,6 +5,7 @@ import type { TerminalStatus } from '../../shared/lifecycle.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
 import type { ToolName } from '../../shared/tool.ts';
 import type { SandboxNetwork } from '../egress/sandbox-egress.ts';
+import type { CarriedSandbox } from './checkpoint/carried.ts';
 import type { SandboxFiles } from './files/port.ts';
 import type { SandboxPrograms } from './programs/port.ts';
 
@@ -33,8 +34,28 @@ export interface Sandboxes {
   reconcile(): Promise<{ removed: string[] }>;
   /** Fails with image_refused, host_full, limits_exceeded, egress_refused or sandbox_failed. */
   start(config: SandboxConfig): Promise<Outcome<Sandbox>>;
+  /**
+   * Makes a sandbox that goes on from a checkpoint. Fails as `start` does, and with snapshot_mismatch or restore_failed.
+   */
+  restore?(config: SandboxConfig, from: RestoreRequest): Promise<Outcome<RestoredSandbox>>;
   /** Destroys all sandboxes. */
   stop(): Promise<void>;
+}
+
+export interface RestoreRequest {
+  /** What gVisor wrote, and what the host knew beside it. */
+  imageDir: string;
+  state: CarriedSandbox;
+  /** What the guest reads as its generation. */
+  generation: number;
+  /** Where the output of a call goes that ran at the checkpoint. */
+  sink: OutputSink;
+}
+
+export interface RestoredSandbox {
+  sandbox: Sandbox;
+  /** The call that ran at the checkpoint, if one did. */
+  execution: RunningExecution | null;
 }
 
 export interface Sandbox {
@@ -50,10 +71,24 @@ export interface Sandbox {
   /** Stops every process of the sandbox where it stands, until `resume`. Settles when none of them runs. */
   pause(): Promise<Outcome<null>>;
   resume(): void;
+  /**
+   * Writes a checkpoint into an empty folder; from then on the sandbox stands still. Where it fails (suspend_failed) the
+   * sandbox goes on as it was.
+   */
+  checkpoint?(imageDir: string): Promise<Outcome<Checkpoint>>;
   /** Resolves once, when the sandbox is gone. */
   lost: Promise<{ reason: LostReason }>;
   /** Idempotent; returns when list, cgroup and folder are gone. */
   destroy(): Promise<void>;
+}
+
+/** A sandbox that stands still, and whose checkpoint is in its folder. One of the two ends that. */
+export interface Checkpoint {
+  readonly state: CarriedSandbox;
+  /** It goes on where it was. */
+  goOn(): Promise<void>;
+  /** It has moved: it is removed, and what ran in it ends here without having ended. */
+  end(): Promise<void>;
 }
 
 export type LostReason = 'oom' | 'crashed' | 'destroyed';

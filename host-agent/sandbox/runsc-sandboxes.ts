@@ -5,6 +5,7 @@ import { readFile, statfs } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import { DEFAULT_RESOURCE_LIMITS } from '../../shared/limits.ts';
+import { RESTORE_TIMEOUT_MS } from '../../shared/snapshot.ts';
 import { HostBudget } from '../egress/host-budget.ts';
 import { refusedByHost } from '../egress/policy.ts';
 import { EGRESS_VARIABLES, openEgress } from '../egress/sandbox-egress.ts';
@@ -15,9 +16,17 @@ import type { PoolSettings } from '../pool/settings.ts';
 import { type WarmKind, WarmPool } from '../pool/warm-pool.ts';
 import { Strays } from '../watchdog/strays.ts';
 import { admit, availableMemory, limitsExceeded } from './admission.ts';
-import { type Engine, offeredImages, openEngine, type RunscSandboxesOptions } from './engine.ts';
+import { goOnFrom } from './checkpoint/restore.ts';
+import { type Engine, guestOf, offeredImages, openEngine, type RunscSandboxesOptions } from './engine.ts';
 import { Launcher } from './launcher.ts';
-import type { Sandbox, SandboxConfig, Sandboxes, SandboxRuntimeFacts } from './port.ts';
+import type {
+  RestoredSandbox,
+  RestoreRequest,
+  Sandbox,
+  SandboxConfig,
+  Sandboxes,
+  SandboxRuntimeFacts,
+} from './port.ts';
 import { removeLeftovers } from './reconcile.ts';
 import type { RunscSandbox } from './sandbox.ts';
 import { BASE_ENVIRONMENT } from './spec.ts';
@@ -87,6 +96,23 @@ export class RunscSandboxes implements Sandboxes {
   }
 
   async start(config: SandboxConfig): Promise<Outcome<Sandbox>> {
+    const image = await this.#imageFor(config);
+    if (!image.ok) return image;
+    const ready = this.#stopped ? undefined : this.#pool.take(config);
+    if (ready !== undefined) return this.#track(this.#handOver(config, image.value, ready));
+    return this.#admitted(config, () => this.#start(config, image.value));
+  }
+
+  async restore(config: SandboxConfig, from: RestoreRequest): Promise<Outcome<RestoredSandbox>> {
+    if (from.state.guest !== guestOf(this.#engine)) {
+      return failure('snapshot_mismatch', 'the checkpoint was made with other programs in the sandbox');
+    }
+    const image = await this.#imageFor(config);
+    if (!image.ok) return image;
+    return this.#admitted(config, () => this.#restore(config, image.value, from));
+  }
+
+  async #imageFor(config: SandboxConfig): Promise<Outcome<Image>> {
     if (!SANDBOX_ID.test(config.sandboxId)) throw new TypeError('a sandbox id was expected');
     const { network } = config;
     const refused = network ? refusedByHost(network.rules, this.#egress) : undefined;
@@ -95,14 +121,15 @@ export class RunscSandboxes implements Sandboxes {
     if (exceeded !== undefined) return exceeded;
     const { images } = this.#engine;
     const image = await images.findByDigest(config.imageDigest);
-    if (!image.ok) return image;
-    void images.markUsed(image.value);
-    const ready = this.#stopped ? undefined : this.#pool.take(config);
-    if (ready !== undefined) return this.#track(this.#handOver(config, image.value, ready));
+    if (image.ok) void images.markUsed(image.value);
+    return image;
+  }
+
+  async #admitted<Made>(config: SandboxConfig, make: () => Promise<Outcome<Made>>): Promise<Outcome<Made>> {
     const admitted = await this.#admitMakingRoom(config);
     if (!admitted.ok) return admitted;
     try {
-      return await this.#track(this.#startGate.run(() => this.#start(config, image.value)));
+      return await this.#track(this.#startGate.run(make));
     } finally {
       this.#starting.delete(config.sandboxId);
     }
@@ -179,6 +206,29 @@ export class RunscSandboxes implements Sandboxes {
     const ready = await this.#readyForSession(config, launched.value);
     if (ready.ok) void launched.value.warm();
     return ready;
+  }
+
+  /** Until its way out is open again there is none. */
+  async #restore(
+    config: SandboxConfig,
+    { rootfsPath, environment: own }: Image,
+    from: RestoreRequest,
+  ): Promise<Outcome<RestoredSandbox>> {
+    const { sandboxId, limits } = config;
+    const environment = environmentOf(config, own);
+    const restored = await this.#launcher.restore({ sandboxId, rootfsPath, limits, environment }, from);
+    if (!restored.ok) return failure('restore_failed', restored.detail);
+    const { sandbox } = restored.value;
+    const { state, sink } = from;
+    const goes = await goOnFrom(restored.value, state, { sink, timeoutMs: RESTORE_TIMEOUT_MS });
+    if (!goes.ok) {
+      this.#launcher.notStarted(sandboxId, goes.detail);
+      return failure('restore_failed', 'the sandbox did not go on');
+    }
+    const ready = await this.#readyForSession(config, sandbox);
+    if (!ready.ok) return failure('restore_failed', ready.detail);
+    void sandbox.warm();
+    return success({ sandbox, execution: goes.value });
   }
 
   /** Its identity is its own already: it was booted for one session and nothing ever ran in it. */

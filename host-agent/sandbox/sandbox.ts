@@ -1,17 +1,19 @@
 /** One living sandbox: its runsc process, its link to the guest, its tools, and its end. */
 import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
-import type { ToolName } from '../../shared/tool.ts';
 import type { CgroupUsage } from '../cgroup/cgroups.ts';
 import type { GuestLink } from '../guest-link/guest-link.ts';
 import type { BoundedOutput } from '../process/bounded-output.ts';
 import type { SpawnedProcess } from '../process/spawn.ts';
-import { Execution } from './execution.ts';
+import type { CarriedCall } from './checkpoint/carried.ts';
+import { type RunningCall, takeCheckpoint } from './checkpoint/checkpoint.ts';
+import { Execution, type ExecutionRequest } from './execution.ts';
 import type { SandboxFiles } from './files/port.ts';
 import type { Freezer } from './freezer.ts';
-import type { LostReason, OutputSink, RunningExecution, Sandbox, ToolCall } from './port.ts';
-import type { SandboxPrograms } from './programs/port.ts';
-import { runTool, type Tool, type ToolPlace } from './tools/tool.ts';
+import type { Checkpoint, LostReason, OutputSink, RunningExecution, Sandbox, ToolCall } from './port.ts';
+import type { GuestPrograms } from './programs/guest-programs.ts';
+import { type RunningTool, runTool, type ToolPlace } from './tools/tool.ts';
+import type { SandboxTools } from './tools/tools.ts';
 
 /** For the supervisor to end by itself after its input ended. */
 const EXIT_PATIENCE_MS = 300;
@@ -28,9 +30,12 @@ export interface SandboxParts {
   freezer: Freezer;
   /** Shared with the tools: what is written into it holds for all that they start from then on. */
   place: ToolPlace;
-  tools: Record<ToolName, Tool>;
+  tools: SandboxTools;
   files: SandboxFiles;
-  programs: SandboxPrograms;
+  programs: GuestPrograms;
+  /** Digest of what the host lays into it, and the user of everything in it. */
+  guest: string;
+  userId: number;
   host: SandboxHost;
 }
 
@@ -42,6 +47,11 @@ export interface SandboxHost {
   kill(): void;
   /** Whether every process of the sandbox stands still. */
   isFrozen(): boolean;
+  /** Whatever the freezer says. */
+  freeze(): void;
+  thaw(): void;
+  /** Writes a checkpoint, after which it goes on. */
+  save(imageDir: string): Promise<Outcome<null>>;
   /** Removes what is left of the sandbox; called once, after its end. */
   cleanUp(end: SandboxEnd): Promise<void>;
 }
@@ -56,12 +66,13 @@ export interface SandboxEnd {
 export class RunscSandbox implements Sandbox {
   readonly id: string;
   readonly files: SandboxFiles;
-  readonly programs: SandboxPrograms;
+  readonly programs: GuestPrograms;
   readonly link: GuestLink;
   readonly lost: Promise<{ reason: LostReason }>;
   readonly #parts: SandboxParts;
   readonly #cleanedUp: Promise<void>;
   readonly #executions = new Set<Execution>();
+  #call: RunningCall | undefined;
   #destroying = false;
   #isPaused = false;
   #lostReason: LostReason | undefined;
@@ -80,7 +91,51 @@ export class RunscSandbox implements Sandbox {
   }
 
   execute(call: ToolCall, sink: OutputSink): RunningExecution {
-    const { host, tools, freezer } = this.#parts;
+    const { tools } = this.#parts;
+    const takesStdin = call.stdin ?? true;
+    return this.#begin(
+      { tool: call.tool, takesStdin },
+      {
+        timeoutMs: call.timeoutMs,
+        sink,
+        run: (gatedSink) => runTool(tools[call.tool], call, gatedSink),
+      },
+    );
+  }
+
+  /** A call of a checkpoint goes on; its deadline does so when it is resumed. */
+  goOnWith(call: CarriedCall, sink: OutputSink, run: (sink: OutputSink) => RunningTool): Execution {
+    const execution = this.#begin(
+      { tool: call.tool, takesStdin: call.takes_stdin },
+      {
+        timeoutMs: call.timeout_left_ms,
+        formerCpuMs: call.cpu_ms,
+        sink,
+        run,
+      },
+    );
+    execution.pause();
+    return execution;
+  }
+
+  async checkpoint(imageDir: string): Promise<Outcome<Checkpoint>> {
+    const { host, ...parts } = this.#parts;
+    return takeCheckpoint(
+      {
+        ...parts,
+        runningCall: () => this.#call,
+        isPaused: () => this.#isPaused,
+        thaw: () => host.thaw(),
+        freeze: () => host.freeze(),
+        save: (directory) => host.save(directory),
+        destroy: () => this.destroy(),
+      },
+      imageDir,
+    );
+  }
+
+  #begin(call: Omit<RunningCall, 'execution'>, request: ExecutionRequest): Execution {
+    const { host, freezer } = this.#parts;
     const letSleep = freezer.hold();
     const execution = new Execution(
       {
@@ -89,16 +144,15 @@ export class RunscSandbox implements Sandbox {
         abandon: () => void this.destroy(),
         stopping: () => this.#runFor(execution),
       },
-      {
-        timeoutMs: call.timeoutMs,
-        sink,
-        run: (gatedSink) => runTool(tools[call.tool], call, gatedSink),
-      },
+      request,
     );
+    const current = { ...call, execution };
+    this.#call = current;
     // A set and not a promise: a promise that lives as long as the sandbox would keep every execution alive.
     this.#executions.add(execution);
     void execution.finished.then(() => {
       this.#executions.delete(execution);
+      if (this.#call === current) this.#call = undefined;
       letSleep();
     });
     if (this.#lostReason !== undefined) execution.sandboxLost(this.#lostReason);
@@ -172,7 +226,7 @@ export class RunscSandbox implements Sandbox {
     const { place, tools } = this.#parts;
     if (environment.join('\0') === place.environment.join('\0')) return;
     place.environment = environment;
-    for (const tool of Object.values(tools)) tool.renew?.();
+    for (const tool of [tools.python, tools.node, tools.shell]) tool.renew();
     void this.warm();
   }
 

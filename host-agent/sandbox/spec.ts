@@ -10,6 +10,8 @@ import type { CapabilitySet, OciMount, OciProcess, OciResources, OciSpec } from 
 
 export const WORKSPACE = '/workspace';
 export const GUEST_MOUNT = '/sandgate';
+/** Where the guest reads which sandbox it is, and of which generation. */
+export const IDENTITY_MOUNT = '/run/sandgate';
 const SUPERVISOR = `${GUEST_MOUNT}/supervisor`;
 
 /** Users of sandboxes are at or above this, where no account of the machine lies. */
@@ -35,6 +37,7 @@ export interface SpecInput {
   cpuShares?: number;
   rootfsPath: string;
   guestDir: string;
+  identityDir: string;
   /** Folders of the host that hold what the sandbox writes; empty, and its own. */
   storage: { workspace: string; tmp: string };
   /** User and group of everything in the sandbox, its own among the living sandboxes. */
@@ -115,12 +118,13 @@ function noCapabilities(): Record<CapabilitySet, string[]> {
   return { bounding: [], effective: [], inheritable: [], permitted: [], ambient: [] };
 }
 
-function buildMounts({ guestDir, storage }: SpecInput): OciMount[] {
+function buildMounts({ guestDir, identityDir, storage }: SpecInput): OciMount[] {
   return [
     { destination: '/proc', type: 'proc', source: 'proc', options: ['nosuid', 'nodev', 'noexec'] },
     bind('/tmp', storage.tmp, 'rw'),
     bind(WORKSPACE, storage.workspace, 'rw'),
     bind(GUEST_MOUNT, guestDir, 'ro'),
+    bind(IDENTITY_MOUNT, identityDir, 'ro'),
     {
       destination: '/dev/shm',
       type: 'tmpfs',

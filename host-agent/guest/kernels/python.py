@@ -202,6 +202,16 @@ class Interrupts:
                 self.pending = True
 
 
+def renew_random_state(_number, _frame):
+    """This process is now a copy of one that went on elsewhere: what it draws from here on is its own."""
+    for name, reseed in (("random", lambda module: module.seed()), ("numpy", lambda module: module.random.seed())):
+        try:
+            if name in sys.modules:
+                reseed(sys.modules[name])
+        except Exception:
+            pass
+
+
 def load_ahead(names):
     """Modules that most cells of this image begin with. What they bind stays theirs: a cell imports them as ever."""
     for name in names:
@@ -225,6 +235,7 @@ class Kernel:
         self.streams = StandardStreams()
         self.interrupts = Interrupts(Kernel.run_user_code.__code__)
         self.interrupts.arm()
+        signal.signal(signal.SIGURG, renew_random_state)
         self.displays = python_display.Displays()
 
     def compile_cell(self, source, name):

@@ -2,6 +2,7 @@
 import type { ProcessStream } from '../../../shared/program.ts';
 import { incompleteSuffixLength } from '../../execution/utf8-edge.ts';
 import type { Channel } from '../../guest-link/channel.ts';
+import type { CarriedProgram } from './carried.ts';
 import { OutputRing, type Piece } from './output-ring.ts';
 import type { Gap, Program, ProgramEnd } from './port.ts';
 
@@ -17,7 +18,7 @@ export class GuestProgram implements Program {
   readonly id: string;
   readonly command: string;
   readonly cwd: string;
-  readonly startedAtMs = Date.now();
+  readonly startedAtMs: number;
   readonly ended: Promise<ProgramEnd>;
   protected readonly ring: OutputRing;
   readonly #followers = new Set<{ position: number }>();
@@ -30,12 +31,33 @@ export class GuestProgram implements Program {
   #end: ProgramEnd | undefined;
   #changed = Promise.withResolvers<void>();
 
-  constructor(facts: ProgramFacts, ringBytes: number) {
+  /** `carried`: it goes on from a checkpoint. */
+  constructor(facts: ProgramFacts, ringBytes: number, carried?: CarriedProgram) {
+    this.startedAtMs = carried?.started_at_ms ?? Date.now();
     this.id = facts.id;
     this.command = facts.command;
     this.cwd = facts.cwd;
     this.ring = new OutputRing(ringBytes);
     this.ended = this.#ended.promise;
+    if (carried !== undefined) this.#goOnFrom(carried);
+  }
+
+  /** How it stands; only while the guest stands still. */
+  carry(): CarriedProgram {
+    const { stdout, stderr } = this.#incomplete;
+    return {
+      id: this.id,
+      command: this.command,
+      cwd: this.cwd,
+      started_at_ms: this.startedAtMs,
+      ring: this.ring.carry(),
+      incomplete: {
+        stdout: Buffer.from(stdout).toString('base64'),
+        stderr: Buffer.from(stderr).toString('base64'),
+      },
+      end: this.#end ?? null,
+      channel: this.#channel === undefined || this.isGone ? null : this.#channel.id,
+    };
   }
 
   get pid(): number {
@@ -56,7 +78,7 @@ export class GuestProgram implements Program {
 
   /** Neither it nor anything that it started. */
   get isGone(): boolean {
-    return this.#channel?.isGone === true;
+    return this.#channel === undefined ? this.#end !== undefined : this.#channel.isGone;
   }
 
   protected get channel(): Channel | undefined {
@@ -69,7 +91,7 @@ export class GuestProgram implements Program {
     void channel.exited.then((exit) => {
       this.#flushIncomplete();
       const { exitCode, signal } = exit.ok ? exit.value : { exitCode: null, signal: 'SIGKILL' };
-      this.#end = { exitCode, signal, endedAtMs: Date.now() };
+      this.#end ??= { exitCode, signal, endedAtMs: Date.now() };
       this.#ended.resolve(this.#end);
       this.wake();
       letSleep();
@@ -144,6 +166,15 @@ export class GuestProgram implements Program {
     const { resolve } = this.#changed;
     this.#changed = Promise.withResolvers<void>();
     resolve();
+  }
+
+  #goOnFrom({ ring, incomplete, end }: CarriedProgram): void {
+    this.ring.goOnFrom(ring);
+    this.#incomplete.stdout = Buffer.from(incomplete.stdout, 'base64');
+    this.#incomplete.stderr = Buffer.from(incomplete.stderr, 'base64');
+    if (end === null) return;
+    this.#end = end;
+    this.#ended.resolve(end);
   }
 
   #flushIncomplete(): void {

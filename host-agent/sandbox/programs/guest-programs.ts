@@ -7,9 +7,11 @@ import {
   PROCESS_LOG_BYTES,
   type WindowSize,
 } from '../../../shared/program.ts';
+import type { Channel } from '../../guest-link/channel.ts';
 import type { GuestFailure } from '../../guest-link/failure.ts';
 import type { GuestLink, SpawnOptions } from '../../guest-link/guest-link.ts';
 import type { ToolPlace } from '../tools/tool.ts';
+import type { CarriedProgram, CarriedPrograms } from './carried.ts';
 import { GuestProgram } from './guest-program.ts';
 import { GuestTerminal } from './guest-terminal.ts';
 import type { ProcessRequest, Program, SandboxPrograms, Terminal } from './port.ts';
@@ -62,10 +64,48 @@ export class GuestPrograms implements SandboxPrograms {
     });
     this.#starting.terminals -= 1;
     if (!started.ok) return started;
+    this.#rememberTerminal(terminal);
+    return success(terminal);
+  }
+
+  /** Whether one is being started. */
+  get isBusy(): boolean {
+    return this.#starting.terminals + this.#starting.processes > 0;
+  }
+
+  /** How they stand; only while the guest stands still. */
+  carry(): CarriedPrograms {
+    return {
+      terminals: [...this.#terminals.values()].map((terminal) => terminal.carry()),
+      processes: [...this.#processes.values()].map((process) => process.carry()),
+    };
+  }
+
+  /** Goes on with those of a checkpoint. */
+  adopt({ terminals, processes }: CarriedPrograms): void {
+    const { detachedMs } = this.#options;
+    for (const carried of terminals) {
+      const terminal = new GuestTerminal(carried, detachedMs, carried);
+      this.#claim(terminal, carried);
+      this.#rememberTerminal(terminal);
+    }
+    for (const carried of processes) {
+      const process = new GuestProgram(carried, PROCESS_LOG_BYTES, carried);
+      this.#claim(process, carried);
+      remember(this.#processes, process);
+    }
+  }
+
+  #claim(program: GuestProgram, { channel: id }: CarriedProgram): void {
+    const { link } = this.#options;
+    const channel = id === null ? undefined : link.claim(id, { onOutput: program.take });
+    if (channel !== undefined) this.#run(program, channel, link.hold());
+  }
+
+  #rememberTerminal(terminal: GuestTerminal): void {
     // Its programs have no terminal any more: what they left behind ends with it.
     void terminal.ended.then(() => terminal.stop(0));
     remember(this.#terminals, terminal);
-    return success(terminal);
   }
 
   terminal(id: string): Outcome<Terminal> {
@@ -136,10 +176,14 @@ export class GuestPrograms implements SandboxPrograms {
     }
     const channel = spawned.value;
     if (options.control !== true) channel.closeStdin();
+    this.#run(program, channel, letSleep);
+    return success(null);
+  }
+
+  #run(program: GuestProgram, channel: Channel, letSleep: () => void): void {
     program.run(channel, letSleep);
     // What it left behind may go on: then its channel does, too.
     void channel.gone.then(() => channel.release(RELEASE_TIMEOUT_MS));
-    return success(null);
   }
 }
 

@@ -7,6 +7,7 @@ import {
   type TerminalSignal,
   type WindowSize,
 } from '../../../shared/program.ts';
+import type { CarriedProgram } from './carried.ts';
 import { GuestProgram, type ProgramFacts } from './guest-program.ts';
 import type { Terminal } from './port.ts';
 
@@ -27,8 +28,8 @@ export class GuestTerminal extends GuestProgram implements Terminal {
   #waitingRecords = 0;
   #heldSize: WindowSize | undefined;
 
-  constructor(facts: ProgramFacts, detachedMs: number = TERMINAL_DETACHED_MS) {
-    super(facts, TERMINAL_REPLAY_BYTES);
+  constructor(facts: ProgramFacts, detachedMs: number = TERMINAL_DETACHED_MS, carried?: CarriedProgram) {
+    super(facts, TERMINAL_REPLAY_BYTES, carried);
     this.#detachedMs = detachedMs;
     this.#expectAttach();
     void this.ended.then(() => clearTimeout(this.#timer));

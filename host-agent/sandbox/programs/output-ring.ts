@@ -1,5 +1,6 @@
 /** The last bytes that a program wrote, by position: both streams in the order in which they came. */
 import type { ProcessStream } from '../../../shared/program.ts';
+import type { CarriedRing } from './carried.ts';
 
 /** A piece that is smaller grows instead of being followed by another, so that keystrokes make few of them. */
 const GROWING_BYTES = 1_024;
@@ -20,6 +21,28 @@ export class OutputRing {
 
   constructor(capacityBytes: number) {
     this.#capacityBytes = capacityBytes;
+  }
+
+  carry(): CarriedRing {
+    return {
+      start_offset: this.#startOffset,
+      end_offset: this.#endOffset,
+      pieces: this.#pieces.map(({ stream, offset, bytes }) => ({
+        stream,
+        offset,
+        bytes: Buffer.from(bytes).toString('base64'),
+      })),
+    };
+  }
+
+  goOnFrom(carried: CarriedRing): void {
+    this.#startOffset = carried.start_offset;
+    this.#endOffset = carried.end_offset;
+    this.#pieces = carried.pieces.map(({ stream, offset, bytes }) => ({
+      stream,
+      offset,
+      bytes: Buffer.from(bytes, 'base64'),
+    }));
   }
 
   /** Of the oldest byte that is kept. */

@@ -1,8 +1,10 @@
 /** A tool that runs cells: one kernel that lives as long as the sandbox, replaced when it dies. */
 import { constants } from 'node:os';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
-import type { GuestFailure, GuestResult } from '../../guest-link/failure.ts';
-import type { Kernel, KernelOutcome } from '../../guest-link/kernel.ts';
+import type { CarriedKernel } from '../../guest-link/carried.ts';
+import { type GuestFailure, type GuestResult, succeed } from '../../guest-link/failure.ts';
+import type { GuestLink } from '../../guest-link/guest-link.ts';
+import { Kernel, type KernelOutcome } from '../../guest-link/kernel.ts';
 import {
   failedEnd,
   guestFailureEnd,
@@ -29,13 +31,22 @@ export interface KernelLanguage {
   warm: boolean;
 }
 
+/** Stands for one that died before the checkpoint. */
+const LOST_KERNEL = Symbol('lost kernel');
+
+export interface CarriedKernelTool {
+  kernel: CarriedKernel | null;
+  had_state: boolean;
+  lost_state: boolean;
+}
+
 export class KernelTool implements Tool {
   readonly #language: KernelLanguage;
   #starting: Promise<GuestResult<Kernel>> | undefined;
   /** What `#starting` resolved to. */
   #started: GuestResult<Kernel> | undefined;
   /** A kernel that ran cells died since the last call: that call must say that variables are gone. */
-  #usedKernel: Kernel | undefined;
+  #usedKernel: Kernel | typeof LOST_KERNEL | undefined;
 
   constructor(language: KernelLanguage) {
     this.#language = language;
@@ -54,10 +65,47 @@ export class KernelTool implements Tool {
 
   run(argumentsJson: unknown, { sink, stdin }: ToolIo): RunningTool {
     const code = this.#language.codeOf(argumentsJson);
+    return this.#runIn(this.#kernel(), stdin, (kernel) => kernel.execute({ code, onOutput: sink, stdin }));
+  }
+
+  /** No kernel is starting any more when it resolves. */
+  async settled(): Promise<void> {
+    await this.#starting;
+  }
+
+  /** The channel of the kernel, once there is one. */
+  get channelId(): number | undefined {
+    return this.#living?.channelId;
+  }
+
+  /** How it stands; only while the guest stands still. */
+  carry(): CarriedKernelTool {
+    const kernel = this.#living;
+    const used = this.#usedKernel;
+    return { kernel: kernel?.carry() ?? null, had_state: used !== undefined, lost_state: used !== kernel };
+  }
+
+  /** Goes on from a checkpoint; gives the cell that runs there, whose output goes to the sink. */
+  adopt(link: GuestLink, carried: CarriedKernelTool, io: ToolIo | undefined): RunningTool | undefined {
+    const kernel = carried.kernel === null ? undefined : Kernel.adopt(link, carried.kernel, io?.sink);
+    if (kernel !== undefined) {
+      this.#started = succeed(kernel);
+      this.#starting = Promise.resolve(this.#started);
+    }
+    if (carried.had_state) this.#usedKernel = carried.lost_state ? LOST_KERNEL : kernel;
+    const outcome = kernel?.outcome;
+    if (kernel === undefined || outcome === undefined) return undefined;
+    return this.#runIn(Promise.resolve(succeed(kernel)), io?.stdin === true, () => outcome);
+  }
+
+  #runIn(
+    started: Promise<GuestResult<Kernel>>,
+    stdin: boolean,
+    begin: (kernel: Kernel) => Promise<GuestResult<KernelOutcome>>,
+  ): RunningTool {
     const stopped = Promise.withResolvers<'stopped'>();
     const begun = Promise.withResolvers<Kernel | undefined>();
     let running: Kernel | undefined;
-    const started = this.#kernel();
 
     const execute = async (): Promise<ToolEnd> => {
       const kernel = await Promise.race([started, stopped.promise]);
@@ -66,7 +114,7 @@ export class KernelTool implements Tool {
       const lostBefore = this.#usedKernel !== undefined && this.#usedKernel !== kernel.value;
       running = kernel.value;
       this.#usedKernel = running;
-      const executing = running.execute({ code, onOutput: sink, stdin });
+      const executing = begin(running);
       begun.resolve(running);
       const outcome = await executing;
       if (!running.alive) this.#usedKernel = undefined;
@@ -88,6 +136,10 @@ export class KernelTool implements Tool {
         await running?.stop(GRACE_MS[cause]);
       },
     };
+  }
+
+  get #living(): Kernel | undefined {
+    return this.#started?.ok === true && this.#started.value.alive ? this.#started.value : undefined;
   }
 
   /** The living kernel, the one that is starting, or a new one. */

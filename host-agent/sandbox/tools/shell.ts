@@ -1,7 +1,8 @@
 /** The shell tool: each call is a bash of its own that starts where the call before ended. */
 import { failure, success } from '../../../shared/errors.ts';
 import { ShellArgumentsSchema } from '../../../shared/tool.ts';
-import type { GuestResult } from '../../guest-link/failure.ts';
+import type { CarriedShell } from '../../guest-link/carried.ts';
+import { type GuestResult, succeed } from '../../guest-link/failure.ts';
 import type { GuestLink } from '../../guest-link/guest-link.ts';
 import { SessionShell, type ShellCall, type ShellOutcome, shellState } from '../../guest-link/shell.ts';
 import {
@@ -41,7 +42,29 @@ export class ShellTool implements Tool {
 
   run(argumentsJson: unknown, { sink, stdin }: ToolIo): RunningTool {
     const { command } = ShellArgumentsSchema.parse(argumentsJson);
-    const started = this.#shell.run({ command, onOutput: sink, stdin: stdin ? 'open' : 'closed' });
+    return this.#runningTool(
+      this.#shell.run({ command, onOutput: sink, stdin: stdin ? 'open' : 'closed' }),
+      stdin,
+    );
+  }
+
+  settled(): Promise<void> {
+    return this.#shell.settled();
+  }
+
+  /** How it stands; only while the guest stands still. */
+  carry(): Promise<CarriedShell> {
+    return this.#shell.carry();
+  }
+
+  /** Goes on from a checkpoint; gives the call that runs there, whose output goes to the sink. */
+  adopt(link: GuestLink, carried: CarriedShell, io: ToolIo | undefined): RunningTool | undefined {
+    const call = this.#shell.adopt(link, carried, io?.sink);
+    if (call === undefined) return undefined;
+    return this.#runningTool(Promise.resolve(succeed(call)), io?.stdin === true);
+  }
+
+  #runningTool(started: Promise<GuestResult<ShellCall>>, stdin: boolean): RunningTool {
     return {
       ended: shellEnd(started),
       writeStdin: async (bytes, eof) => {

@@ -14,6 +14,7 @@ const INPUT: SpecInput = {
   },
   rootfsPath: '/images/python/rootfs',
   guestDir: '/guest/abc',
+  identityDir: '/bundle/identity',
   storage: { workspace: '/bundle/storage/workspace', tmp: '/bundle/storage/tmp' },
   userId: 100_007,
   cgroupPath: '/sandgate-test/sbx-0011223344556677',
@@ -80,20 +81,21 @@ const RULES: Rule[] = [
   },
   {
     title:
-      'only the guest folder and the sandbox’s own storage are bound, without set-user-id programs and devices',
+      'only the guest folder, and the sandbox’s own storage and identity, are bound, without set-user-id programs and devices',
     holds: (spec) => {
       const binds = spec.mounts.filter((mount) => mount.type === 'bind');
       return (
         binds.map(({ source }) => source).join() ===
-          '/bundle/storage/tmp,/bundle/storage/workspace,/guest/abc' &&
+          '/bundle/storage/tmp,/bundle/storage/workspace,/guest/abc,/bundle/identity' &&
         binds.every(({ options }) => options.includes('nosuid') && options.includes('nodev'))
       );
     },
     breakIt: (spec) => spec.mounts.push({ destination: '/x', type: 'bind', source: '/var/run', options: [] }),
   },
   {
-    title: 'the guest folder is read-only',
-    holds: (spec) => optionsOf(spec, '/sandgate').includes('ro'),
+    title: 'the guest folder is read-only, and so is what the guest reads about itself',
+    holds: (spec) =>
+      optionsOf(spec, '/sandgate').includes('ro') && optionsOf(spec, '/run/sandgate').includes('ro'),
     breakIt: (spec) => {
       for (const mount of spec.mounts) mount.options = mount.options.filter((option) => option !== 'ro');
     },

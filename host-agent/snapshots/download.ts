@@ -1,0 +1,96 @@
+/** Has the files of a checkpoint back from the edge. Nothing is believed but the digest of the manifest. */
+import { type FileHandle, mkdir, open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { failure, type Outcome, success } from '../../shared/errors.ts';
+import { MAX_SNAPSHOT_BYTES, type SnapshotManifest, SnapshotManifestSchema } from '../../shared/snapshot.ts';
+import { inParallel } from './parallel.ts';
+import { type Sealing, sha256Of } from './sealing.ts';
+import type { SnapshotStorage } from './storage.ts';
+
+const CHUNKS_AT_ONCE = 6;
+
+type SnapshotChunk = SnapshotManifest['files'][number]['chunks'][number];
+
+interface Place {
+  chunk: SnapshotChunk;
+  /** Where its piece goes: more than one place where pieces are equal. */
+  at: { file: FileHandle; offset: number }[];
+}
+
+export async function readManifest(
+  storage: SnapshotStorage,
+  expected: { snapshotId: string; sha256: string },
+): Promise<Outcome<SnapshotManifest>> {
+  const got = await storage.getManifest();
+  if (!got.ok) return got;
+  if ((await sha256Of(got.value)) !== expected.sha256) {
+    return failure('snapshot_damaged', 'the manifest does not hash to its digest');
+  }
+  const manifest = parse(got.value);
+  if (manifest === undefined || manifest.snapshot_id !== expected.snapshotId) {
+    return failure('snapshot_damaged', 'the manifest is not one of this snapshot');
+  }
+  return success(manifest);
+}
+
+function parse(bytes: Uint8Array): SnapshotManifest | undefined {
+  try {
+    return SnapshotManifestSchema.safeParse(
+      JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes)),
+    ).data;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Into an empty folder, which is made. */
+export async function downloadFiles(
+  manifest: SnapshotManifest,
+  directory: string,
+  { storage, sealing }: { storage: SnapshotStorage; sealing: Sealing },
+): Promise<Outcome<null>> {
+  if (manifest.files.reduce((sum, { bytes }) => sum + bytes, 0) > MAX_SNAPSHOT_BYTES) {
+    return failure('snapshot_damaged', 'the snapshot is too large');
+  }
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const handles: FileHandle[] = [];
+  try {
+    const places = new Map<string, Place>();
+    for (const { name, bytes, chunks } of manifest.files) {
+      const file = await open(join(directory, name), 'wx', 0o600);
+      handles.push(file);
+      let offset = 0;
+      for (const chunk of chunks) {
+        const place = places.get(chunk.sha256) ?? { chunk, at: [] };
+        places.set(chunk.sha256, place);
+        place.at.push({ file, offset });
+        offset += chunk.bytes;
+      }
+      if (offset !== bytes) return failure('snapshot_damaged', 'a file is not the sum of its pieces');
+    }
+    const failed = await inParallel(places.values(), CHUNKS_AT_ONCE, (place) =>
+      fill(place, storage, sealing),
+    );
+    return failed ?? success(null);
+  } finally {
+    await Promise.all(handles.map((handle) => handle.close()));
+  }
+}
+
+async function fill(
+  { chunk, at }: Place,
+  storage: SnapshotStorage,
+  sealing: Sealing,
+): Promise<Outcome<null>> {
+  const stored = await storage.getChunk(chunk.sha256);
+  if (!stored.ok) return stored;
+  const piece = await sealing.open(chunk.sha256, stored.value, chunk.bytes);
+  if (piece === undefined) return failure('snapshot_damaged', 'a chunk does not verify');
+  for (const { file, offset } of at) {
+    for (let written = 0; written < piece.length; ) {
+      const { bytesWritten } = await file.write(piece, written, piece.length - written, offset + written);
+      written += bytesWritten;
+    }
+  }
+  return success(null);
+}

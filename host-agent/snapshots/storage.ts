@@ -1,0 +1,137 @@
+/** The edge's storage of one snapshot, over HTTP: whole chunks, tried again where that can help, within bounds. */
+import { setTimeout as wait } from 'node:timers/promises';
+import { request } from 'undici';
+import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
+import {
+  MAX_MANIFEST_BYTES,
+  MAX_STORED_CHUNK_BYTES,
+  snapshotChunkPath,
+  snapshotManifestPath,
+} from '../../shared/snapshot.ts';
+
+const ATTEMPTS = 5;
+const FIRST_PAUSE_MS = 200;
+const REQUEST_TIMEOUT_MS = 60_000;
+const MAX_REFUSAL_BYTES = 64 * 1024;
+
+export interface StorageOptions {
+  edgeUrl: string;
+  snapshotId: string;
+  /** Bearer of the transfer token, which says what may be done. */
+  token: string;
+  signal: AbortSignal;
+  firstPauseMs?: number;
+}
+
+interface Answer {
+  status: number;
+  bytes: Uint8Array<ArrayBuffer>;
+}
+
+export class SnapshotStorage {
+  readonly #options: StorageOptions;
+
+  constructor(options: StorageOptions) {
+    this.#options = options;
+  }
+
+  putChunk(sha256: string, stored: Uint8Array): Promise<Outcome<null>> {
+    return this.#put(snapshotChunkPath(this.#options.snapshotId, sha256), stored);
+  }
+
+  putManifest(manifest: Uint8Array): Promise<Outcome<null>> {
+    return this.#put(snapshotManifestPath(this.#options.snapshotId), manifest);
+  }
+
+  getChunk(sha256: string): Promise<Outcome<Uint8Array<ArrayBuffer>>> {
+    return this.#get(snapshotChunkPath(this.#options.snapshotId, sha256), MAX_STORED_CHUNK_BYTES);
+  }
+
+  getManifest(): Promise<Outcome<Uint8Array<ArrayBuffer>>> {
+    return this.#get(snapshotManifestPath(this.#options.snapshotId), MAX_MANIFEST_BYTES);
+  }
+
+  async #put(path: string, body: Uint8Array): Promise<Outcome<null>> {
+    const answer = await this.#ask('PUT', path, { body, maxBytes: MAX_REFUSAL_BYTES });
+    return answer.ok ? success(null) : answer;
+  }
+
+  async #get(path: string, maxBytes: number): Promise<Outcome<Uint8Array<ArrayBuffer>>> {
+    const answer = await this.#ask('GET', path, { maxBytes });
+    return answer.ok ? success(answer.value.bytes) : answer;
+  }
+
+  /** A PUT names what it stores by its content, so one that is repeated stores nothing twice. */
+  async #ask(
+    method: 'PUT' | 'GET',
+    path: string,
+    how: { body?: Uint8Array; maxBytes: number },
+  ): Promise<Outcome<Answer>> {
+    const { signal, firstPauseMs = FIRST_PAUSE_MS } = this.#options;
+    let last: Failure = failure('storage_unavailable', 'the storage was not asked');
+    for (let attempt = 1; attempt <= ATTEMPTS && !signal.aborted; attempt += 1) {
+      const answer = await this.#try(method, path, how);
+      if (answer.ok && answer.value.status < 300) return answer;
+      if (answer.ok && !mayPass(answer.value.status)) return refusal(method, answer.value);
+      last = answer.ok ? refusal(method, answer.value) : answer;
+      if (attempt === ATTEMPTS) break;
+      await wait(firstPauseMs * 2 ** (attempt - 1), undefined, { signal }).catch(() => undefined);
+    }
+    return signal.aborted ? failure('storage_unavailable', 'the transfer was ended') : last;
+  }
+
+  async #try(
+    method: 'PUT' | 'GET',
+    path: string,
+    { body, maxBytes }: { body?: Uint8Array; maxBytes: number },
+  ): Promise<Outcome<Answer>> {
+    const { edgeUrl, token, signal } = this.#options;
+    try {
+      const response = await request(new URL(path, edgeUrl), {
+        method,
+        headers: {
+          authorization: `Bearer ${token}`,
+          ...(body === undefined ? {} : { 'content-type': 'application/octet-stream' }),
+        },
+        body: body ?? null,
+        signal: AbortSignal.any([signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]),
+      });
+      const bytes = await bounded(response.body, maxBytes);
+      if (bytes === undefined) return failure('storage_unavailable', 'the answer is too long');
+      return success({ status: response.statusCode, bytes });
+    } catch (error: unknown) {
+      const detail = error instanceof Error ? error.message : 'the storage cannot be reached';
+      return failure('storage_unavailable', `${method}: ${detail}`);
+    }
+  }
+}
+
+function mayPass(status: number): boolean {
+  return status === 408 || status === 429 || status >= 500;
+}
+
+function refusal(method: string, { status }: Answer): Failure {
+  // What is not there any more, or is not what was asked for, will not come back.
+  const isDamage = method === 'GET' && (status === 404 || status === 410);
+  return failure(isDamage ? 'snapshot_damaged' : 'storage_unavailable', `${method}: answered with ${status}`);
+}
+
+async function bounded(
+  body: AsyncIterable<Uint8Array>,
+  maxBytes: number,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of body) {
+    bytes += part.length;
+    if (bytes > maxBytes) return undefined;
+    parts.push(part);
+  }
+  const whole = new Uint8Array(bytes);
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}

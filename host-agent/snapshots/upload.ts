@@ -1,0 +1,85 @@
+/** Brings the files of a checkpoint to the edge: piece by piece, a few at once, each piece that is equal to another once. */
+import { type FileHandle, open, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { failure, type Outcome, success } from '../../shared/errors.ts';
+import {
+  MAX_SNAPSHOT_BYTES,
+  MAX_SNAPSHOT_CHUNKS,
+  MAX_SNAPSHOT_FILES,
+  SNAPSHOT_PIECE_BYTES,
+  type SnapshotManifest,
+} from '../../shared/snapshot.ts';
+import { inParallel } from './parallel.ts';
+import type { Sealing } from './sealing.ts';
+import type { SnapshotStorage } from './storage.ts';
+
+/** Pieces under way: what is held of them in memory is at most three times as much. */
+const PIECES_AT_ONCE = 4;
+
+type SnapshotFile = SnapshotManifest['files'][number];
+type SnapshotChunk = SnapshotFile['chunks'][number];
+
+export interface Uploaded {
+  files: SnapshotFile[];
+  bytes: number;
+  /** Each chunk once. */
+  storedBytes: number;
+}
+
+interface Piece {
+  file: { name: string; bytes: number; chunks: (SnapshotChunk | undefined)[] };
+  index: number;
+  bytes: Uint8Array;
+}
+
+export async function uploadFiles(
+  directory: string,
+  { storage, sealing }: { storage: SnapshotStorage; sealing: Sealing },
+): Promise<Outcome<Uploaded>> {
+  const files: Piece['file'][] = [];
+  const stored = new Map<string, Promise<Outcome<null>>>();
+  let storedBytes = 0;
+  const failed = await inParallel(piecesOf(directory, files), PIECES_AT_ONCE, async (piece) => {
+    const { sha256, stored: bytes } = await sealing.seal(piece.bytes);
+    piece.file.chunks[piece.index] = { sha256, bytes: piece.bytes.length, stored_bytes: bytes.length };
+    const known = stored.get(sha256);
+    if (known !== undefined) return known;
+    const put = storage.putChunk(sha256, bytes);
+    stored.set(sha256, put);
+    storedBytes += bytes.length;
+    if (stored.size > MAX_SNAPSHOT_CHUNKS) return failure('suspend_failed', 'the checkpoint is too large');
+    return put;
+  });
+  if (failed !== undefined) return failed;
+  const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
+  if (files.length > MAX_SNAPSHOT_FILES || bytes > MAX_SNAPSHOT_BYTES) {
+    return failure('suspend_failed', 'the checkpoint is too large');
+  }
+  const whole = files.map((file) => ({ ...file, chunks: file.chunks.flatMap((chunk) => chunk ?? []) }));
+  return success({ files: whole, bytes, storedBytes });
+}
+
+async function* piecesOf(directory: string, files: Piece['file'][]): AsyncGenerator<Piece> {
+  for (const name of (await readdir(directory)).sort()) {
+    const file: Piece['file'] = { name, bytes: 0, chunks: [] };
+    files.push(file);
+    await using handle = await open(join(directory, name), 'r');
+    for (let bytes = await readPiece(handle); bytes.length > 0; bytes = await readPiece(handle)) {
+      const index = file.chunks.push(undefined) - 1;
+      file.bytes += bytes.length;
+      yield { file, index, bytes };
+    }
+  }
+}
+
+/** Whole but for the last one of a file. */
+async function readPiece(handle: FileHandle): Promise<Uint8Array> {
+  const piece = Buffer.allocUnsafeSlow(SNAPSHOT_PIECE_BYTES);
+  let length = 0;
+  while (length < piece.length) {
+    const { bytesRead } = await handle.read(piece, length, piece.length - length);
+    if (bytesRead === 0) break;
+    length += bytesRead;
+  }
+  return piece.subarray(0, length);
+}

@@ -1,0 +1,347 @@
+/** Checkpoints on real gVisor: what a sandbox is goes on in another one, of another host, and nothing is lost or doubled. */
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { SILENT_LOG } from '../../host-agent/logging/log.ts';
+import { CarriedSandboxSchema } from '../../host-agent/sandbox/checkpoint/carried.ts';
+import type { OutputSink, RunningExecution, Sandbox } from '../../host-agent/sandbox/port.ts';
+import { RunscSandboxes } from '../../host-agent/sandbox/runsc-sandboxes.ts';
+import { setUp } from '../../host-agent/setup/setup.ts';
+import { silentProgress } from '../../host-agent/setup/step.ts';
+import { locations } from '../../scripts/locations.ts';
+import type { ToolName } from '../../shared/tool.ts';
+import { until } from '../e2e/until.ts';
+import { LIMITS, newSandboxId, python, shell } from './subject.ts';
+
+const GIB = 1024 ** 3;
+const SET_UP_TIMEOUT_MS = 600_000;
+const TEST_TIMEOUT_MS = 180_000;
+const CALL_TIMEOUT_MS = 60_000;
+
+let directory: string;
+let imageDigest: string;
+const hosts: RunscSandboxes[] = [];
+let images = 0;
+
+beforeAll(async () => {
+  const installation = await setUp(locations(process.env), process.env, silentProgress);
+  imageDigest = installation.image.digest;
+  directory = await mkdtemp(join(tmpdir(), 'sandgate-checkpoint-'));
+  const { runscPath, imagesDir, guestDir } = installation;
+  for (const name of ['a', 'b']) {
+    const opened = await RunscSandboxes.open({
+      runscPath,
+      imagesDir,
+      guestDir,
+      stateDir: join(directory, name),
+      cgroupParent: `/sandgate-checkpoint-${name}-${process.pid}`,
+      capacity: 8,
+      caps: { cpus: 2, memory_bytes: GIB, processes: 256, workspace_bytes: GIB, tmp_bytes: GIB },
+      log: SILENT_LOG,
+    });
+    if (!opened.ok) throw new Error(opened.detail);
+    hosts.push(opened.value);
+  }
+}, SET_UP_TIMEOUT_MS);
+
+afterAll(async () => {
+  await Promise.all(hosts.map((host) => host.stop()));
+  await rm(directory, { recursive: true, force: true });
+});
+
+function host(index: number): RunscSandboxes {
+  const found = hosts[index];
+  if (found === undefined) throw new Error(`there is no host ${index}`);
+  return found;
+}
+
+const config = () => ({
+  sandboxId: newSandboxId(),
+  imageDigest,
+  limits: LIMITS,
+  environment: { GREETING: 'hello' },
+});
+
+async function start(): Promise<Sandbox> {
+  const started = await host(0).start(config());
+  if (!started.ok) throw new Error(started.detail);
+  return started.value;
+}
+
+async function emptyFolder(): Promise<string> {
+  images += 1;
+  const folder = join(directory, `image-${images}`);
+  await mkdir(folder);
+  return folder;
+}
+
+async function checkpoint(sandbox: Sandbox, imageDir?: string) {
+  const folder = imageDir ?? (await emptyFolder());
+  const taken = await sandbox.checkpoint?.(folder);
+  if (taken?.ok !== true) throw new Error(taken?.detail ?? 'no checkpoints here');
+  return { ...taken.value, imageDir: folder };
+}
+
+/** As the state arrives on another host. */
+function received(state: unknown) {
+  return CarriedSandboxSchema.parse(JSON.parse(JSON.stringify(state)));
+}
+
+async function restore(
+  on: number,
+  from: { imageDir: string; state: unknown },
+  generation: number,
+  sink: OutputSink,
+) {
+  const restored = await host(on).restore(config(), {
+    imageDir: from.imageDir,
+    state: received(from.state),
+    generation,
+    sink,
+  });
+  if (!restored.ok) throw new Error(`${restored.code}: ${restored.detail}`);
+  return restored.value;
+}
+
+const noOutput: OutputSink = async () => {
+  throw new Error('nothing ran');
+};
+
+async function moved(sandbox: Sandbox, on: number, generation = 1): Promise<Sandbox> {
+  const taken = await checkpoint(sandbox);
+  await taken.end();
+  const { sandbox: next, execution } = await restore(on, taken, generation, noOutput);
+  expect(execution).toBeNull();
+  return next;
+}
+
+/** A call whose output is followed wherever it goes on. */
+class Call {
+  readonly chunks: { stream: string; bytes: Uint8Array }[] = [];
+  running: RunningExecution | undefined;
+
+  readonly sink: OutputSink = async (stream, bytes) => {
+    this.chunks.push({ stream, bytes });
+  };
+
+  begin(sandbox: Sandbox, tool: ToolName, toolArguments: unknown): void {
+    this.running = sandbox.execute(
+      {
+        executionId: 'exe_0000000000000000000000',
+        tool,
+        arguments: toolArguments,
+        timeoutMs: CALL_TIMEOUT_MS,
+      },
+      this.sink,
+    );
+  }
+
+  get text(): string {
+    return Buffer.concat(this.chunks.map(({ bytes }) => bytes)).toString('utf8');
+  }
+
+  get lines(): string[] {
+    return this.text.split('\n').filter((line) => line !== '');
+  }
+
+  async printed(count: number): Promise<void> {
+    await until(`${count} lines`, CALL_TIMEOUT_MS, () => (this.lines.length >= count ? true : undefined));
+  }
+
+  async move(sandbox: Sandbox, on: number, generation: number): Promise<Sandbox> {
+    const taken = await checkpoint(sandbox);
+    await taken.end();
+    const next = await restore(on, taken, generation, this.sink);
+    this.running = next.execution ?? undefined;
+    return next.sandbox;
+  }
+}
+
+const numbers = (count: number): string[] => Array.from({ length: count }, (_, index) => String(index));
+
+describe('a sandbox that goes on from its checkpoint', () => {
+  it('has its variables, files, open files, threads, sockets and processes, on another host and back', {
+    timeout: TEST_TIMEOUT_MS,
+  }, async () => {
+    let sandbox = await start();
+    const before = await python(
+      sandbox,
+      `
+import os, socket, subprocess, threading, time
+secret = {'answer': 42}
+open('/workspace/kept.txt', 'w').write('in the workspace')
+open('/tmp/kept.txt', 'w').write('in tmp')
+deleted = open('/tmp/deleted', 'w+'); deleted.write('still here'); deleted.flush(); os.unlink('/tmp/deleted')
+server = socket.create_server(('127.0.0.1', 4040))
+client = socket.create_connection(('127.0.0.1', 4040)); peer, _ = server.accept()
+client.sendall(b'half')
+ticks = []
+def tick():
+    while True:
+        ticks.append(time.monotonic()); time.sleep(0.01)
+threading.Thread(target=tick, daemon=True).start()
+child = subprocess.Popen(['sleep', '1000'])
+open('/run/sandgate/generation').read(), open('/run/sandgate/sandbox_id').read()
+`,
+    );
+    expect(before.error).toBeNull();
+    expect(before.value).toBe(`('0\\n', '${sandbox.id}\\n')`);
+    await shell(
+      sandbox,
+      'cd /tmp; export COLOUR=green; (while :; do date +%s%N >>/tmp/beat; sleep 0.05; done) &',
+    );
+    for (const [round, on] of [1, 0, 1].entries()) {
+      sandbox = await moved(sandbox, on, round + 1);
+      const after = await python(
+        sandbox,
+        `
+client.sendall(b'and half'); received = peer.recv(4); count = len(ticks); time.sleep(0.1); deleted.seek(0)
+received += peer.recv(100)
+client.sendall(b'half')
+(secret['answer'], open('/workspace/kept.txt').read(), open('/tmp/kept.txt').read(), deleted.read(), received,
+ len(ticks) > count, child.poll(), open('/run/sandgate/generation').read(), open('/run/sandgate/sandbox_id').read())
+`,
+      );
+      expect(after.error).toBeNull();
+      expect(after.value).toBe(
+        `(42, 'in the workspace', 'in tmp', 'still here', b'halfand half', True, None, '${round + 1}\\n', '${sandbox.id}\\n')`,
+      );
+      const inShell = await shell(
+        sandbox,
+        'echo $PWD $COLOUR; a=$(wc -l </tmp/beat); sleep 0.5; [ $(wc -l </tmp/beat) -gt $a ] && echo alive',
+      );
+      expect(inShell.stdout).toBe('/tmp green\nalive\n');
+      expect(inShell.stateLost).toBe(false);
+    }
+    await sandbox.destroy();
+  });
+
+  it('goes on with a python cell that runs, without a line lost or told twice', {
+    timeout: TEST_TIMEOUT_MS,
+  }, async () => {
+    let sandbox = await start();
+    const call = new Call();
+    await python(sandbox, 'ballast = bytearray(8_000_000); total = 0');
+    call.begin(sandbox, 'python', {
+      code: 'import time\nfor number in range(400):\n    print(number); total += number; time.sleep(0.01)\ntotal',
+    });
+    for (const [round, on] of [1, 0].entries()) {
+      await call.printed(50 + 80 * round);
+      sandbox = await call.move(sandbox, on, round + 1);
+    }
+    const outcome = await call.running?.finished;
+    expect(outcome).toMatchObject({ status: 'succeeded', value: String((399 * 400) / 2), stateLost: false });
+    expect(outcome?.usage.cpuMs).toBeGreaterThan(0);
+    expect(call.lines).toEqual(numbers(400));
+    expect((await python(sandbox, 'total, len(ballast)')).value).toBe('(79800, 8000000)');
+    await sandbox.destroy();
+  });
+
+  it('goes on with a shell command that runs: its input, its output and what it leaves', {
+    timeout: TEST_TIMEOUT_MS,
+  }, async () => {
+    const sandbox = await start();
+    const call = new Call();
+    call.begin(sandbox, 'shell', {
+      command:
+        'read -r first; echo $first; cd /tmp; export LEFT=behind; read -r second; echo $second; cat; exit 3',
+    });
+    expect(await call.running?.writeStdin(Buffer.from('one\nt'), false)).toMatchObject({ ok: true });
+    await call.printed(1);
+    const next = await call.move(sandbox, 1, 1);
+    expect(await call.running?.writeStdin(Buffer.from('wo\nthree\n'), true)).toMatchObject({ ok: true });
+    expect(await call.running?.finished).toMatchObject({ status: 'failed', exitCode: 3, stateLost: false });
+    expect(call.lines).toEqual(['one', 'two', 'three']);
+    expect((await shell(next, 'echo $PWD $LEFT')).stdout).toBe('/tmp behind\n');
+    await next.destroy();
+  });
+
+  it('can interrupt what goes on, and keeps its deadline', { timeout: TEST_TIMEOUT_MS }, async () => {
+    const sandbox = await start();
+    const call = new Call();
+    call.begin(sandbox, 'python', {
+      code: 'import time\nkept = 7\nprint("runs")\nwhile True: time.sleep(0.01)',
+    });
+    await call.printed(1);
+    const next = await call.move(sandbox, 1, 1);
+    call.running?.interrupt();
+    expect(await call.running?.finished).toMatchObject({ status: 'interrupted', stateLost: false });
+    expect((await python(next, 'kept')).value).toBe('7');
+    await next.destroy();
+  });
+
+  it('differs from its copies in what is random and in what it is', {
+    timeout: TEST_TIMEOUT_MS,
+  }, async () => {
+    const sandbox = await start();
+    await python(sandbox, 'import random; random.seed(1); common = random.random()');
+    const taken = await checkpoint(sandbox);
+    const copies = await Promise.all([restore(0, taken, 1, noOutput), restore(1, taken, 2, noOutput)]);
+    await taken.goOn();
+    const draw = '(common, random.random(), open("/run/sandgate/sandbox_id").read())';
+    const drawn = await Promise.all(
+      [sandbox, ...copies.map((copy) => copy.sandbox)].map((one) => python(one, draw)),
+    );
+    const [common] = (drawn[0]?.value ?? '').split(',');
+    expect(drawn.every(({ value }) => value?.startsWith(`${common},`))).toBe(true);
+    expect(new Set(drawn.map(({ value }) => value)).size).toBe(3);
+    // The one that was copied draws on as if nothing had happened.
+    expect(drawn[0]?.value).toContain('0.8474337369372327');
+    await Promise.all([sandbox, ...copies.map((copy) => copy.sandbox)].map((one) => one.destroy()));
+  });
+
+  it('stands still from its checkpoint on, and goes on where it was', {
+    timeout: TEST_TIMEOUT_MS,
+  }, async () => {
+    const sandbox = await start();
+    const call = new Call();
+    call.begin(sandbox, 'shell', { command: 'for i in $(seq 0 199); do echo $i; sleep 0.01; done' });
+    await call.printed(20);
+    const taken = await checkpoint(sandbox);
+    const { length } = call.lines;
+    expect(taken.state.call?.timeout_left_ms).toBeLessThan(CALL_TIMEOUT_MS);
+    await taken.goOn();
+    expect(await call.running?.finished).toMatchObject({ status: 'succeeded' });
+    expect(length).toBeLessThan(200);
+    expect(call.lines).toEqual(numbers(200));
+    await sandbox.destroy();
+  });
+
+  it('goes on as it was where its checkpoint fails', { timeout: TEST_TIMEOUT_MS }, async () => {
+    const sandbox = await start();
+    const call = new Call();
+    call.begin(sandbox, 'python', {
+      code: 'import time\nfor number in range(100): print(number); time.sleep(0.01)',
+    });
+    await call.printed(10);
+    const folder = await emptyFolder();
+    await writeFile(join(folder, 'checkpoint.img'), 'in the way');
+    expect(await sandbox.checkpoint?.(folder)).toMatchObject({ ok: false, code: 'suspend_failed' });
+    expect(await call.running?.finished).toMatchObject({ status: 'succeeded' });
+    expect(call.lines).toEqual(numbers(100));
+    await sandbox.destroy();
+  });
+
+  it('is kept to its limits of memory and processes', { timeout: TEST_TIMEOUT_MS }, async () => {
+    const sandbox = await moved(await start(), 1);
+    const threads = await python(
+      sandbox,
+      `
+import threading
+over = threading.Event(); count = 0
+try:
+    while count < 1000: threading.Thread(target=over.wait).start(); count += 1
+except RuntimeError: pass
+over.set(); count`,
+    );
+    expect(threads.error).toBeNull();
+    expect(Number(threads.value)).toBeLessThan(400);
+    const filled = await python(
+      sandbox,
+      'x = bytearray(2_000_000_000)\nfor i in range(0, len(x), 4096): x[i] = 1',
+    );
+    expect(filled.status).toBe('oom');
+    await sandbox.destroy();
+  });
+});
