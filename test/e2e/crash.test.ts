@@ -1,8 +1,10 @@
 /** Whatever dies at whatever moment: every execution ends once, none runs twice, nothing is left behind. */
+import { hash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { processStartTicks } from '../../host-agent/process/process-identity.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
+import { readReceipt } from '../../shared/receipt-verify.ts';
 import type { SessionClient } from './client.ts';
 import {
   acceptMarking,
@@ -17,6 +19,7 @@ import {
   seed,
   TERMINAL_WITHIN_MS,
 } from './crash-checks.ts';
+import { collected, type SeenEvent } from './event-stream.ts';
 import { cgroupsOf, processesOf } from './leftovers.ts';
 import { ORPHAN_GRACE_MS, useStack } from './stack.ts';
 import { pause, until } from './until.ts';
@@ -157,6 +160,44 @@ describe('kill -9 of workerd', () => {
     await expectWholeChain(session, ended, new Set());
     await session.delete();
   }, 300_000);
+});
+
+describe('kill -9 of workerd between the events of a stream', () => {
+  test('takes nothing from a reader that comes back: what it has is what was signed', async () => {
+    const session = await stack().open();
+    const { execution_id: executionId } = await session.detach('python', {
+      code: "import time\nfor n in range(400):\n    print(n, '.' * 100, flush=True)\n    time.sleep(0.02)",
+    });
+    const events: SeenEvent[] = [];
+    let crashes = 0;
+    const crashing: Promise<void>[] = [];
+    await until('the end of the stream', 60_000, async () => {
+      // A cut ends the stream with an error or without a word: either way the last id is where it goes on.
+      const stream = await session.events(executionId, events.at(-1)?.id).catch(() => undefined);
+      if (stream === undefined) return undefined;
+      try {
+        for await (const seen of stream) {
+          events.push(seen);
+          const isTime = seen.cursor.stdoutBytes > (crashes + 1) * 10_000 && crashes < 3;
+          if (!isTime) continue;
+          crashes += 1;
+          crashing.push(stack().restartEdge());
+        }
+      } catch {
+        // The edge is gone; it comes back.
+      }
+      return events.at(-1)?.event.event === 'end' ? true : undefined;
+    });
+    await Promise.all(crashing);
+    expect(crashes).toBe(3);
+    const { stdoutBytes, gaps, end } = collected(events);
+    expect(gaps).toEqual([]);
+    expect(end).toMatchObject({ status: 'succeeded', state_lost: false });
+    const read = readReceipt(await session.receipt(executionId));
+    if (!read.ok) throw new Error(read.detail);
+    expect(hash('sha256', stdoutBytes)).toBe(read.value.receipt.stdout.sha256);
+    await session.delete();
+  }, 120_000);
 });
 
 describe('kill -9 of both at once', () => {

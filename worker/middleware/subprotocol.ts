@@ -3,6 +3,7 @@
  * offer subprotocols: the terminal's, and the token as another, which is never the one that is chosen and sent back.
  */
 export const TERMINAL_SUBPROTOCOL = 'sandgate.terminal';
+export const EVENTS_SUBPROTOCOL = 'sandgate.events';
 const BEARER_PREFIX = 'sandgate.bearer.';
 
 export function offeredSubprotocols(headers: Headers): string[] {

@@ -3,11 +3,12 @@ import * as z from 'zod';
 import { EnvelopeSchema } from '../../shared/dsse.ts';
 import { fromBase64, utf8 } from '../../shared/encoding.ts';
 import { failure } from '../../shared/errors.ts';
-import { ExecutionSchema, parseCursor } from '../../shared/execution.ts';
+import { ExecutionSchema, parseCursor, StreamEventSchema } from '../../shared/execution.ts';
 import { ExecutionIdSchema } from '../../shared/ids.ts';
 import { MAX_STDIN_BYTES } from '../../shared/limits.ts';
 import { ReceiptExportSchema } from '../../shared/receipt-verify.ts';
 import { BUILT_IN_TOOLS, ToolNameSchema } from '../../shared/tool.ts';
+import { eventSocketResponse, eventsSubprotocolOf, wantsSocket } from '../event-sockets/upgrade.ts';
 import { requireScopes } from '../middleware/authentication.ts';
 import {
   BYTES_MEDIA_TYPE,
@@ -79,21 +80,46 @@ const streamExecution = defineRoute({
   method: 'GET',
   path: '/v1/sessions/{session_id}/executions/{execution_id}/events',
   operationId: 'streamExecution',
-  summary: 'The events of an execution from the beginning, or after `Last-Event-ID`',
-  access: { kind: 'tenant', scopes: ['sessions:read'] },
-  query: z.strictObject({ encoding: EncodingQuery }),
-  headers: { 'Last-Event-ID': 'The `id` of the last event that arrived: the stream goes on after it.' },
+  summary:
+    'The events of an execution from the beginning, or after `Last-Event-ID`: as server-sent events, or upgraded to a WebSocket with a text message `{id, data}` for each',
+  access: { kind: 'tenant', scopes: ['sessions:read'], webSocket: true },
+  query: z.strictObject({
+    encoding: EncodingQuery,
+    last_event_id: z
+      .string()
+      .max(256)
+      .optional()
+      .describe('As `Last-Event-ID`, for those who cannot send it.'),
+  }),
+  headers: {
+    'Last-Event-ID': 'The `id` of the last event that arrived: the stream goes on after it.',
+    Upgrade: '`websocket`, for a socket.',
+    'Sec-WebSocket-Protocol':
+      'From a page, `sandgate.events` and `sandgate.bearer.` with the token, which then needs no `Authorization`.',
+  },
   answers: {
+    101: { description: 'The socket' },
     200: { description: 'Events', content: { [EVENT_STREAM_MEDIA_TYPE]: StreamTextSchema } },
   },
   errors: ['not_found', 'quota_exceeded'],
   handle: async (exchange, { params, query }) => {
     const session = await ownSession(exchange, params.session_id);
     const executionId = executionIdOf(params.execution_id);
-    const lastEventId = lastEventIdOf(exchange.request.headers.get('Last-Event-ID'), executionId);
-    return streamEvents(session, { executionId, encoding: query.encoding, lastEventId });
+    const { headers } = exchange.request;
+    const lastEventId = lastEventIdOf(
+      headers.get('Last-Event-ID') ?? query.last_event_id ?? null,
+      executionId,
+    );
+    const subprotocol = wantsSocket(headers) ? eventsSubprotocolOf(headers) : undefined;
+    const stream = await streamEvents(session, { executionId, encoding: query.encoding, lastEventId });
+    if (!wantsSocket(headers)) return stream;
+    return eventSocketResponse(stream, { subprotocol, isLast: isEnd });
   },
 });
+
+function isEnd(data: unknown): boolean {
+  return StreamEventSchema.safeParse(data).data?.event === 'end';
+}
 
 function lastEventIdOf(header: string | null, executionId: string): string | null {
   if (header === null || header === '') return null;
