@@ -23,6 +23,11 @@ export const ERRORS = {
   rate_limited: { status: 429, retryable: true, reason: 'the tenant sends requests faster than its rate' },
   queue_full: { status: 429, retryable: true, reason: 'too many executions wait in this session' },
   quota_exceeded: { status: 429, retryable: true, reason: 'the tenant is at a quota' },
+  budget_exhausted: {
+    status: 403,
+    retryable: false,
+    reason: 'the session has used up what it may use in its life',
+  },
   // State
   idempotency_conflict: {
     status: 422,
@@ -175,6 +180,17 @@ export interface Violation {
   received?: string;
 }
 
+/** The limit that a request would pass. */
+export interface LimitReached {
+  name: string;
+  scope: 'tenant' | 'subject' | 'session';
+  limit: number;
+  /** What is used or reserved of it already, in the unit of the limit. */
+  used: number;
+  /** When it begins anew; null where it does not by itself. */
+  resets_at: string | null;
+}
+
 /** A failure as a value: what object calls and host functions return instead of throwing. */
 export interface Failure {
   ok: false;
@@ -182,6 +198,7 @@ export interface Failure {
   detail: string;
   violations?: Violation[];
   retry_after_s?: number;
+  limit?: LimitReached;
 }
 
 export type Outcome<T> = { ok: true; value: T } | Failure;

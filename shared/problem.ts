@@ -15,6 +15,16 @@ export const ProblemSchema = z.object({
   violations: z
     .array(z.object({ path: z.string(), expected: z.string(), received: z.string().optional() }))
     .optional(),
+  /** Of a limit that was reached: which, how much, and when it begins anew. */
+  limit: z
+    .object({
+      name: z.string(),
+      scope: z.enum(['tenant', 'subject', 'session']),
+      limit: z.number(),
+      used: z.number(),
+      resets_at: z.iso.datetime().nullable(),
+    })
+    .optional(),
 });
 export type Problem = z.infer<typeof ProblemSchema>;
 
@@ -29,6 +39,7 @@ export function problemOf(refused: Failure, requestId: string): Problem {
     retryable: entry.retryable,
     request_id: requestId,
     ...(refused.violations === undefined ? {} : { violations: refused.violations }),
+    ...(refused.limit === undefined ? {} : { limit: refused.limit }),
   };
 }
 

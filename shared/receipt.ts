@@ -45,6 +45,8 @@ export const ReceiptSchema = z.strictObject({
     wall_ms: z.number().min(0),
     peak_memory_bytes: z.int().min(0),
     output_bytes: z.int().min(0),
+    /** Through the session's way out since the receipt before; agents of former versions do not say it. */
+    egress_bytes: z.int().min(0).optional(),
   }),
   status: TerminalStatusSchema,
   exit_code: z.int().nullable(),

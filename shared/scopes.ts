@@ -9,6 +9,7 @@ export const SCOPES = {
   'tools:http': 'call registered HTTP tools',
   'tools:client': 'see registered tools that the caller executes itself',
   'tools:mcp': 'call tools of MCP servers',
+  'usage:read': 'read what the tenant used and what limits it has',
   'tools:write': 'register, replace and remove tools, and the sources of tools',
 } as const;
 

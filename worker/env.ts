@@ -1,4 +1,5 @@
 /** The bindings of the Worker. Text bindings hold JSON or keys; they are parsed once in `configuration.ts`. */
+import type { AuditPort } from './objects/audit/port.ts';
 import type { CataloguePort } from './objects/catalogue/port.ts';
 import type { HostPort } from './objects/host/port.ts';
 import type { McpCallsPort } from './objects/mcp-calls/port.ts';
@@ -21,6 +22,7 @@ export interface Env {
   /** Runs of workflows, on the engine of Workflows. */
   WORKFLOW_RUN: RunNamespace;
   SOURCE: ObjectNamespace<SourcePort>;
+  AUDIT: ObjectNamespace<AuditPort>;
   /** Origin of this edge, `iss` of its grants, for example `https://sandgate.example.com`. */
   EDGE_ORIGIN: string;
   /**

@@ -64,6 +64,12 @@ export class EgressGate {
     this.#options.log.info({ event: 'egress', ...this.#about(target), status: 'denied', reason });
   }
 
+  /** Both ways, since it was opened. */
+  get bytes(): number {
+    const { sent, received } = this.#meter.total;
+    return sent + received;
+  }
+
   stop(): void {
     this.#stopping.abort();
     this.#meter.cut();

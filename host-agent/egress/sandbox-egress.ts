@@ -45,6 +45,8 @@ export interface EgressOptions {
 
 export interface SandboxEgress {
   readonly connections: number;
+  /** Moved both ways since it was opened. */
+  readonly bytes: number;
   stop(): void;
 }
 
@@ -64,6 +66,9 @@ export async function openEgress(options: EgressOptions): Promise<SandboxEgress 
   return {
     get connections() {
       return port.connections;
+    },
+    get bytes() {
+      return gate.bytes;
     },
     stop: () => {
       port.stop();

@@ -20,7 +20,7 @@ export interface ExecutionEnd {
   signal: string | null;
   reason: string | null;
   stateLost: boolean;
-  usage: { cpuMs: number; wallMs: number; peakMemoryBytes: number };
+  usage: { cpuMs: number; wallMs: number; peakMemoryBytes: number; egressBytes: number };
   stdout: StreamSummary;
   stderr: StreamSummary;
   finishedAt: string;
@@ -65,6 +65,7 @@ export function issueReceipt(
       wall_ms: Math.round(end.usage.wallMs),
       peak_memory_bytes: Math.round(end.usage.peakMemoryBytes),
       output_bytes: end.stdout.bytes + end.stderr.bytes,
+      egress_bytes: end.usage.egressBytes,
     },
     status: end.status,
     exit_code: end.exitCode,

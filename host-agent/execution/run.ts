@@ -91,7 +91,7 @@ export function unknownEnd(started: StartedEntry, reason: string): Conclusion {
       signal: null,
       reason,
       stateLost: true,
-      usage: { cpuMs: 0, wallMs: 0, peakMemoryBytes: 0 },
+      usage: { cpuMs: 0, wallMs: 0, peakMemoryBytes: 0, egressBytes: 0 },
       stdout: UNKNOWN_STREAM,
       stderr: UNKNOWN_STREAM,
       finishedAt,
@@ -192,7 +192,7 @@ const CRASHED: ToolOutcome = {
   structured: null,
   results: [],
   stateLost: true,
-  usage: { cpuMs: 0, peakMemoryBytes: 0 },
+  usage: { cpuMs: 0, peakMemoryBytes: 0, egressBytes: 0 },
 };
 
 async function neverWrites(): ReturnType<RunningExecution['writeStdin']> {

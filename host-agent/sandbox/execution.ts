@@ -19,6 +19,8 @@ const PATIENCE = {
 export interface ExecutionHost {
   usage(): CgroupUsage;
   resetPeak(): void;
+  /** What went through the way out since this was asked before. */
+  takeEgressBytes(): number;
   /** Kills the sandbox because its guest does not obey. */
   abandon(): void;
   /** The program is about to be stopped, for which it has to run. */
@@ -101,7 +103,14 @@ export class Execution implements RunningExecution {
     await this.#stopped;
     this.#clock.stop();
     const lost = end.status === 'lost' || this.#sandboxGone ? await this.#lost.promise : undefined;
-    return toolOutcome({ end, cause: this.#cause, lost, before: this.#before, after: this.#host.usage() });
+    return toolOutcome({
+      end,
+      cause: this.#cause,
+      lost,
+      before: this.#before,
+      after: this.#host.usage(),
+      egressBytes: this.#host.takeEgressBytes(),
+    });
   }
 
   async #end(): Promise<ToolEnd> {

@@ -11,6 +11,7 @@ export interface OutcomeInput {
   lost: LostReason | undefined;
   before: CgroupUsage;
   after: CgroupUsage;
+  egressBytes: number;
 }
 
 export function toolOutcome(input: OutcomeInput): ToolOutcome {
@@ -27,6 +28,7 @@ export function toolOutcome(input: OutcomeInput): ToolOutcome {
     usage: {
       cpuMs: Math.max(0, after.cpuMs - before.cpuMs),
       peakMemoryBytes: after.peakMemoryBytes,
+      egressBytes: input.egressBytes,
     },
   };
 }

@@ -127,5 +127,5 @@ export interface ToolOutcome {
   results: RichResult[];
   /** Variables, the working directory or exported variables of former calls are gone. */
   stateLost: boolean;
-  usage: { cpuMs: number; peakMemoryBytes: number };
+  usage: { cpuMs: number; peakMemoryBytes: number; egressBytes: number };
 }

@@ -300,6 +300,7 @@ export class RunscSandboxes implements Sandboxes {
     const [settings, budget] = [this.#egress, this.#egressBudget];
     const egress = await openEgress({ link, network, settings, budget, log: this.#options.log });
     if (egress === undefined) return false;
+    sandbox.connected(egress);
     void sandbox.lost.then(() => egress.stop());
     return true;
   }

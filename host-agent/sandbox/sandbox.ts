@@ -76,6 +76,8 @@ export class RunscSandbox implements Sandbox {
   #destroying = false;
   #isPaused = false;
   #lostReason: LostReason | undefined;
+  #egress: { readonly bytes: number } | undefined;
+  #toldEgressBytes = 0;
   #lastUsage: CgroupUsage = { oomKills: 0, cpuMs: 0, peakMemoryBytes: 0 };
 
   constructor(parts: SandboxParts) {
@@ -141,6 +143,7 @@ export class RunscSandbox implements Sandbox {
       {
         usage: () => this.#usage(),
         resetPeak: () => host.resetPeak(),
+        takeEgressBytes: () => this.#takeEgressBytes(),
         abandon: () => void this.destroy(),
         stopping: () => this.#runFor(execution),
       },
@@ -219,6 +222,18 @@ export class RunscSandbox implements Sandbox {
       process.kill('SIGKILL');
     }
     await this.#cleanedUp;
+  }
+
+  /** The way out that it has from now on. */
+  connected(egress: { readonly bytes: number }): void {
+    this.#egress = egress;
+  }
+
+  #takeEgressBytes(): number {
+    const bytes = this.#egress?.bytes ?? 0;
+    const since = bytes - this.#toldEgressBytes;
+    this.#toldEgressBytes = bytes;
+    return since;
   }
 
   /** Of one that was made ahead of its session, before its first call: what programs find from now on. */

@@ -96,7 +96,7 @@ const OVERDUE: ToolOutcome = {
   structured: null,
   results: [],
   stateLost: true,
-  usage: { cpuMs: 0, peakMemoryBytes: 0 },
+  usage: { cpuMs: 0, peakMemoryBytes: 0, egressBytes: 0 },
 };
 
 /** The object itself with some members in front: methods that the port gains later pass through by themselves. */

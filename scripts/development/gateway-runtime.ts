@@ -15,6 +15,7 @@ const DURABLE_OBJECTS = {
   CATALOGUE: 'CatalogueObject',
   WORKFLOW: 'WorkflowObject',
   SOURCE: 'SourceObject',
+  AUDIT: 'AuditObject',
 };
 
 export type GatewayOptions = {

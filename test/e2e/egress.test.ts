@@ -2,6 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ReceiptSchema } from '../../shared/receipt.ts';
+import { ReceiptExportSchema } from '../../shared/receipt-verify.ts';
 import { startUpstream, type Upstream } from '../fixtures/upstream.ts';
 import type { SessionClient } from './client.ts';
 import { processesOfSandbox } from './leftovers.ts';
@@ -59,6 +61,11 @@ describe('a session with a network', () => {
     const shown = await stack().api.request('GET', session.path);
     const environment = await session.sh('env; cat /proc/*/environ | tr "\\0" "\\n"');
     const receipts = await stack().api.request('GET', `${session.path}/receipts`);
+    // What went out is signed: at least the answer of the upstream.
+    const { receipts: chain } = ReceiptExportSchema.parse(JSON.parse(receipts.text));
+    const [first] = chain.map(({ payload }) => ReceiptSchema.parse(JSON.parse(atob(payload))));
+    expect(first?.usage.egress_bytes).toBeGreaterThan('hello'.length);
+
     for (const text of [shown.text, environment.stdout, receipts.text]) {
       expect(text).not.toContain(FRAGMENT);
       expect(text.length).toBeGreaterThan(100);

@@ -156,6 +156,7 @@ describe('the list of errors', () => {
         "rate_limited 429 true",
         "queue_full 429 true",
         "quota_exceeded 429 true",
+        "budget_exhausted 403 false",
         "idempotency_conflict 422 false",
         "idempotency_in_progress 409 true",
         "illegal_transition 409 false",

@@ -15,6 +15,8 @@ export interface TenantPrincipal {
 /** The operator of this edge: enrols hosts, and has no tenant. */
 export interface OperatorPrincipal {
   kind: 'operator';
+  /** Who, for the log: `operator:` and the first digits of the token's digest. */
+  actor: string;
 }
 
 export type Principal = TenantPrincipal | OperatorPrincipal;

@@ -10,6 +10,7 @@ export interface RateState {
   limit: number;
   remaining: number;
   resetMs: number;
+  by: 'tenant' | 'subject';
 }
 
 interface Entry extends RateState {
@@ -17,91 +18,144 @@ interface Entry extends RateState {
   leased: number;
   /** Whether a request is asking for a block now: others then ask for one request only, not for a block each. */
   isLeasing: boolean;
+}
+
+/** What is known of a tenant since the last lease, whoever of it asked. */
+interface TenantEntry {
+  /** Each subject has a rate of its own, and leases of its own. */
+  bySubject: boolean;
   disabled: boolean;
   revision: number | undefined;
   revokedTokens: ReadonlySet<string>;
 }
 
+export interface AdmittedCaller {
+  tenant: string;
+  subject: string;
+}
+
 export type Lease = (count: number, revision: number | undefined) => Promise<Outcome<RequestLease>>;
 
 const MAX_TENANTS = 1_024;
+const MAX_RATES = 4_096;
 export const BLOCKS_PER_WINDOW = 60;
 export const WINDOW_S = 60;
 
 /** The leases of one isolate. */
 export class Admission {
-  readonly #entries = new Map<string, Entry>();
+  readonly #tenants = new Map<string, TenantEntry>();
+  readonly #rates = new Map<string, Entry>();
 
-  /** What is known of the tenant's rate without asking. */
-  peek(tenant: string, nowMs: number): RateState | undefined {
-    const entry = this.#entries.get(tenant);
+  /** What is known of the caller's rate without asking. */
+  peek(caller: AdmittedCaller, nowMs: number): RateState | undefined {
+    const entry = this.#rates.get(this.#keyOf(caller));
     return entry !== undefined && entry.limit > 0 && nowMs < entry.resetMs ? entry : undefined;
   }
 
   /** Why the tenant's operator lets this token call no more, as far as is known since the last lease. */
   barOf(tenant: string, tokenId: string): string | undefined {
-    const entry = this.#entries.get(tenant);
+    const entry = this.#tenants.get(tenant);
     if (entry?.disabled === true) return 'the tenant is disabled';
     return entry?.revokedTokens.has(tokenId) === true ? 'the token is revoked' : undefined;
   }
 
   /** Spends one request, or refuses with `rate_limited`. */
-  async admit(tenant: string, nowMs: number, ask: { limit: number; lease: Lease }): Promise<RateState> {
-    const entry = this.#entryOf(tenant);
+  async admit(
+    caller: AdmittedCaller,
+    nowMs: number,
+    ask: { limit: number; lease: Lease },
+  ): Promise<RateState> {
+    let entry = this.#rateOf(this.#keyOf(caller));
     if (nowMs >= entry.resetMs) entry.leased = 0;
-    if (entry.leased === 0) await this.#renew(entry, nowMs, ask);
+    if (entry.leased === 0) entry = await this.#renew(entry, { caller, nowMs }, ask);
     if (entry.leased === 0) throw new Refusal(refusedUntil(entry, nowMs), rateHeaders(entry, nowMs));
     entry.leased -= 1;
-    return { limit: entry.limit, remaining: entry.remaining + entry.leased, resetMs: entry.resetMs };
+    const { limit, leased, resetMs, by } = entry;
+    return { limit, remaining: entry.remaining + leased, resetMs, by };
   }
 
-  async #renew(entry: Entry, nowMs: number, ask: { limit: number; lease: Lease }): Promise<void> {
+  /** The entry that the lease is in: the first one tells whether subjects have rates of their own. */
+  async #renew(
+    asking: Entry,
+    { caller, nowMs }: { caller: AdmittedCaller; nowMs: number },
+    ask: { limit: number; lease: Lease },
+  ): Promise<Entry> {
     // The object said that it is empty until then: nothing to ask.
-    if (entry.limit > 0 && entry.remaining === 0 && nowMs < entry.resetMs) return;
-    const block = Math.max(1, Math.floor(ask.limit / BLOCKS_PER_WINDOW));
-    const isFirst = !entry.isLeasing;
-    entry.isLeasing = true;
-    const leased = await ask.lease(isFirst ? block : 1, entry.revision).finally(() => {
-      if (isFirst) entry.isLeasing = false;
+    if (asking.limit > 0 && asking.remaining === 0 && nowMs < asking.resetMs) return asking;
+    const perWindow = asking.limit > 0 ? asking.limit : ask.limit;
+    const block = Math.max(1, Math.floor(perWindow / BLOCKS_PER_WINDOW));
+    const isFirst = !asking.isLeasing;
+    asking.isLeasing = true;
+    const tenant = this.#tenantOf(caller.tenant);
+    const leased = await ask.lease(isFirst ? block : 1, tenant.revision).finally(() => {
+      if (isFirst) asking.isLeasing = false;
     });
     if (!leased.ok) throw new Refusal(leased);
-    entry.leased += leased.value.granted;
-    entry.limit = leased.value.limit;
-    entry.remaining = leased.value.remaining;
+    const { granted, limit, remaining, by, bySubject, standing } = leased.value;
+    tenant.bySubject = bySubject;
+    tenant.disabled = standing.disabled;
+    if (standing.revokedTokens !== null) {
+      tenant.revision = standing.revision;
+      tenant.revokedTokens = new Set(standing.revokedTokens);
+    }
+    const entry = this.#rateOf(this.#keyOf(caller));
+    entry.leased += granted;
+    entry.limit = limit;
+    entry.remaining = remaining;
+    entry.by = by;
     entry.resetMs = nowMs + leased.value.reset_s * 1_000;
-    const { disabled, revision, revokedTokens } = leased.value.standing;
-    entry.disabled = disabled;
-    if (revokedTokens === null) return;
-    entry.revision = revision;
-    entry.revokedTokens = new Set(revokedTokens);
+    return entry;
   }
 
-  #entryOf(tenant: string): Entry {
-    const known = this.#entries.get(tenant);
-    if (known !== undefined) return known;
-    if (this.#entries.size >= MAX_TENANTS) {
-      const oldest = this.#entries.keys().next();
-      if (!oldest.done) this.#entries.delete(oldest.value);
-    }
-    const entry: Entry = {
+  #keyOf({ tenant, subject }: AdmittedCaller): string {
+    return this.#tenants.get(tenant)?.bySubject === true ? JSON.stringify([tenant, subject]) : tenant;
+  }
+
+  #tenantOf(tenant: string): TenantEntry {
+    return entryOf(this.#tenants, tenant, MAX_TENANTS, () => ({
+      bySubject: false,
+      disabled: false,
+      revision: undefined,
+      revokedTokens: new Set(),
+    }));
+  }
+
+  #rateOf(key: string): Entry {
+    return entryOf(this.#rates, key, MAX_RATES, () => ({
       leased: 0,
       isLeasing: false,
       limit: 0,
       remaining: 0,
       resetMs: 0,
-      disabled: false,
-      revision: undefined,
-      revokedTokens: new Set(),
-    };
-    this.#entries.set(tenant, entry);
-    return entry;
+      by: 'tenant',
+    }));
   }
+}
+
+/** The oldest makes room. */
+function entryOf<T>(entries: Map<string, T>, key: string, max: number, make: () => T): T {
+  const known = entries.get(key);
+  if (known !== undefined) return known;
+  if (entries.size >= max) {
+    const oldest = entries.keys().next();
+    if (!oldest.done) entries.delete(oldest.value);
+  }
+  const entry = make();
+  entries.set(key, entry);
+  return entry;
 }
 
 function refusedUntil(rate: RateState, nowMs: number): Failure {
   const retryAfterS = secondsUntil(rate.resetMs, nowMs);
-  return failure('rate_limited', `the tenant may make ${rate.limit} requests a minute`, {
+  return failure('rate_limited', `the ${rate.by} may make ${rate.limit} requests a minute`, {
     retry_after_s: retryAfterS,
+    limit: {
+      name: 'requests_per_minute',
+      scope: rate.by,
+      limit: rate.limit,
+      used: rate.limit,
+      resets_at: new Date(nowMs + retryAfterS * 1_000).toISOString(),
+    },
   });
 }
 
@@ -112,8 +166,8 @@ export function rateHeaders(rate: RateState, nowMs: number): Record<string, stri
     'RateLimit-Limit': String(rate.limit),
     'RateLimit-Remaining': String(rate.remaining),
     'RateLimit-Reset': String(resetS),
-    RateLimit: `"tenant";r=${rate.remaining};t=${resetS}`,
-    'RateLimit-Policy': `"tenant";q=${rate.limit};w=${WINDOW_S}`,
+    RateLimit: `"${rate.by}";r=${rate.remaining};t=${resetS}`,
+    'RateLimit-Policy': `"${rate.by}";q=${rate.limit};w=${WINDOW_S}`,
   };
 }
 

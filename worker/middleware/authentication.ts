@@ -9,6 +9,7 @@ import { VerifiedTokens } from '../identity/verified-tokens.ts';
 import { Refusal } from './refusal.ts';
 
 export const PROTECTED_RESOURCE_PATH = '/.well-known/oauth-protected-resource';
+const ACTOR_DIGITS = 8;
 
 export interface Arrival {
   authorization: string | null;
@@ -27,7 +28,8 @@ export async function authenticate(arrival: Arrival, scopes: readonly string[]):
   if (!token.ok) throw new Refusal(token);
   // A JWS has dots, an operator's token has none.
   if (!token.value.includes('.') && (await isOperatorToken(token.value, configuration))) {
-    return { kind: 'operator' };
+    const { operatorTokenSha256 } = configuration;
+    return { kind: 'operator', actor: `operator:${operatorTokenSha256.slice(0, ACTOR_DIGITS)}` };
   }
   const tokens = verifiedTokensOf(configuration);
   const known = tokens.find(token.value, arrival.nowMs);

@@ -8,6 +8,11 @@ export const REQUEST_ID_HEADER = 'Request-Id';
 const REQUEST_ID = /^req_[A-Za-z0-9_-]{22}$/;
 const SWITCHING_PROTOCOLS = 101;
 
+/** The rate's own, from where the request was refused for it. */
+function isOfRate(value: string): boolean {
+  return /^(\d|"(tenant|subject)")/.test(value);
+}
+
 export const envelope: MiddlewareHandler<AppEnvironment> = async (c, next) => {
   const given = c.req.header(REQUEST_ID_HEADER);
   const requestId = given !== undefined && REQUEST_ID.test(given) ? given : newId('req');
@@ -24,6 +29,10 @@ export const envelope: MiddlewareHandler<AppEnvironment> = async (c, next) => {
   if (!headers.has('Cache-Control')) headers.set('Cache-Control', 'no-store');
   const rate = c.get('rate');
   if (rate !== undefined) {
-    for (const [name, value] of Object.entries(rateHeaders(rate, Date.now()))) headers.set(name, value);
+    for (const [name, value] of Object.entries(rateHeaders(rate, Date.now()))) {
+      // A refusal may name the quota that it is of; both are lists.
+      const quota = headers.get(name);
+      headers.set(name, quota === null || isOfRate(quota) ? value : `${value}, ${quota}`);
+    }
   }
 };

@@ -18,9 +18,23 @@ export function problemResponse(
     status,
     headers: { 'Content-Type': PROBLEM_MEDIA_TYPE, ...headers },
   });
+  if (refused.limit !== undefined && refused.code !== 'rate_limited')
+    setQuotaHeaders(response.headers, refused);
   const retryAfterS = refused.retry_after_s ?? (retryable ? DEFAULT_RETRY_AFTER_S : undefined);
   if (retryAfterS !== undefined) response.headers.set('Retry-After', String(Math.ceil(retryAfterS)));
   return response;
+}
+
+const DAY_S = 86_400;
+
+/** The limit beside the caller's rate, which the envelope adds. */
+function setQuotaHeaders(headers: Headers, { limit, retry_after_s }: Failure): void {
+  if (limit === undefined) return;
+  const left = Math.max(0, Math.floor(limit.limit - limit.used));
+  const reset = retry_after_s === undefined ? '' : `;t=${Math.ceil(retry_after_s)}`;
+  const window = limit.name.endsWith('_per_day') ? `;w=${DAY_S}` : '';
+  headers.set('RateLimit', `"${limit.name}";r=${left}${reset}`);
+  headers.set('RateLimit-Policy', `"${limit.name}";q=${limit.limit}${window}`);
 }
 
 /** `app.onError`. What is not a refusal is a fault of ours: logged with the request id, answered without detail. */

@@ -30,6 +30,7 @@ export const EXECUTE_ERRORS = [
   'idempotency_in_progress',
   'queue_full',
   'quota_exceeded',
+  'budget_exhausted',
   'session_not_running',
   'session_failed',
   'session_deleted',

@@ -8,6 +8,7 @@ import type { Env } from '../env.ts';
 import type { OperatorPrincipal, TenantPrincipal } from '../identity/principal.ts';
 import { Admission } from '../middleware/admission.ts';
 import type { AppEnvironment } from '../middleware/app-environment.ts';
+import { audited } from '../middleware/audit.ts';
 import { authenticate, barred, insufficientScope, requireScopes } from '../middleware/authentication.ts';
 import { checkValue, JSON_MEDIA_TYPE, parseBody, type RequestBody, readBody } from '../middleware/body.ts';
 import { Refusal } from '../middleware/refusal.ts';
@@ -118,24 +119,31 @@ export function defineRoute<
       const query = parseQuery(c.req.url, definition.query);
       const raw = await rawBodyOf(c.req.raw, definition);
       const body = definition.body === undefined ? undefined : parseBody(raw.bytes, definition.body);
-      return handle(
-        {
-          request: c.req.raw,
-          env: c.env,
-          configuration,
-          principal: principal as PrincipalOf<Kind>,
-          requestId: c.get('requestId'),
-          receivedMs: c.get('receivedMs'),
-          waitUntil: (promise) => c.executionCtx.waitUntil(promise),
-        },
-        {
-          // The router matched the path, so each of its parameters is there.
-          params: c.req.param() as Record<ParameterNames<Path>, string>,
-          query: query as z.output<Query>,
-          body: body as Body,
-          raw,
-        },
-      );
+      const waitUntil = (promise: Promise<unknown>) => c.executionCtx.waitUntil(promise);
+      const requestId = c.get('requestId');
+      const params = c.req.param();
+      const act = () =>
+        handle(
+          {
+            request: c.req.raw,
+            env: c.env,
+            configuration,
+            principal: principal as PrincipalOf<Kind>,
+            requestId,
+            receivedMs: c.get('receivedMs'),
+            waitUntil,
+          },
+          {
+            // The router matched the path, so each of its parameters is there.
+            params: params as Record<ParameterNames<Path>, string>,
+            query: query as z.output<Query>,
+            body: body as Body,
+            raw,
+          },
+        );
+      if (principal?.kind !== 'operator' || definition.method === 'GET') return act();
+      const facts = { principal, requestId, operation: definition.operationId, target: params, body };
+      return audited({ env: c.env, waitUntil }, facts, act);
     },
   };
 }
@@ -160,7 +168,7 @@ async function callerOf(
     },
     needed,
   );
-  if (principal.kind === 'tenant') c.set('rate', admission.peek(principal.tenant, Date.now()));
+  if (principal.kind === 'tenant') c.set('rate', admission.peek(principal, Date.now()));
   if (principal.kind !== access.kind) {
     throw new Refusal(failure('forbidden', `this route is for the ${access.kind}'s tokens`));
   }
@@ -169,7 +177,7 @@ async function callerOf(
   if (access.anyScope !== undefined && !hasAny(principal, access.anyScope)) {
     throw insufficientScope('the token has none of the scopes', needed, configuration);
   }
-  c.set('rate', await admitTenant(c.env, principal.tenant, configuration));
+  c.set('rate', await admitTenant(c.env, principal, configuration));
   const bar = admission.barOf(principal.tenant, principal.tokenId);
   if (bar !== undefined) throw barred(bar, needed, configuration);
   return principal;
@@ -181,11 +189,12 @@ function hasAny({ scopes }: TenantPrincipal, wanted: readonly string[]): boolean
   return hasToolScope(new Set(wanted)) && hasToolScope(scopes);
 }
 
-function admitTenant(env: Env, tenant: string, configuration: Configuration) {
-  return admission.admit(tenant, Date.now(), {
+function admitTenant(env: Env, { tenant, subject }: TenantPrincipal, configuration: Configuration) {
+  return admission.admit({ tenant, subject }, Date.now(), {
     limit: configuration.tenantRequestsPerMinute,
     // Leasing twice only gives the tenant fewer requests in this window, so a reset may be repeated.
-    lease: (count, revision) => tenantCalls(env, tenant)((stub) => stub.leaseRequests(count, revision), SAFE),
+    lease: (count, revision) =>
+      tenantCalls(env, tenant)((stub) => stub.leaseRequests(count, { subject, revision }), SAFE),
   });
 }
 

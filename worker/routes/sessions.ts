@@ -104,6 +104,10 @@ export async function placeAndCreate(
   // What is there takes no second place.
   const found = fresh ? undefined : await join(session);
   if (found !== undefined) return found;
+  const hold = { sessionId, subject: session.caller.subject, holder: exchange.requestId };
+  const tenant = tenantCalls(exchange.env, session.caller.tenant);
+  const held = await tenant((stub) => stub.holdSession(hold), SAFE);
+  if (!held.ok) return held;
   const except: string[] = [];
   let outcome: Outcome<Session> | undefined;
   while (except.length < MAX_HOSTS_TRIED) {
@@ -125,6 +129,10 @@ export async function placeAndCreate(
   }
   if (keepsPlaces(poolName)) {
     exchange.waitUntil(pool((stub) => stub.placed({ sessionId }), SAFE).catch(() => undefined));
+  }
+  // One that came to a session is no longer held; another request may be at work on the same id.
+  if (outcome?.ok !== true && fresh) {
+    exchange.waitUntil(tenant((stub) => stub.releaseSession(hold), SAFE).catch(() => undefined));
   }
   return orDeleted(outcome ?? failure('no_host_available', 'no host took the session'));
 }

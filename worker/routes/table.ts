@@ -1,4 +1,5 @@
 /** All routes: the router is made from this table, and so is the description of the API. */
+import { auditRoutes } from './audit.ts';
 import { documentRoutes } from './documents.ts';
 import { executeRoutes } from './execute.ts';
 import { executionRoutes } from './executions.ts';
@@ -17,6 +18,7 @@ import { toolCalls } from './tool-calls.ts';
 import { toolRegistryRoutes } from './tool-registry.ts';
 import { toolSourceRoutes } from './tool-sources.ts';
 import { toolRoutes } from './tools.ts';
+import { usageRoutes } from './usage.ts';
 import { workflowRoutes } from './workflows.ts';
 
 const described: Route[] = [
@@ -37,6 +39,8 @@ const described: Route[] = [
   ...operatorRoutes,
   ...hostDutyRoutes,
   ...tenantRoutes,
+  ...auditRoutes,
+  ...usageRoutes,
 ];
 
 export const routes: readonly Route[] = [...described, ...documentRoutes(described)];

@@ -1,11 +1,13 @@
-/** The operator's routes about tenants: who may call at all. */
+/** The operator's routes about tenants: who may call at all, how much, and what was used. */
 import * as z from 'zod';
 import { TenantSchema } from '../../shared/ids.ts';
+import { DaySchema, SubjectUsageSchema, TenantLimitsSchema, UsageReportSchema } from '../../shared/tenant.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { SAFE, tenantCalls } from './object-calls.ts';
 import { notFound } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute } from './route.ts';
+import { rangeOf, UsageQuerySchema } from './usage.ts';
 
 export const TenantStatusSchema = z.object({
   tenant: TenantSchema,
@@ -59,10 +61,89 @@ const revokeToken = defineRoute({
   },
 });
 
+const getTenantLimits = defineRoute({
+  method: 'GET',
+  path: '/v1/tenants/{tenant}/limits',
+  operationId: 'getTenantLimits',
+  summary: 'The limits of a tenant, of its subjects and of its sessions',
+  access: { kind: 'operator' },
+  answers: { 200: { description: 'The limits', content: { 'application/json': TenantLimitsSchema } } },
+  errors: ['not_found'],
+  handle: async ({ env }, { params }) => {
+    const calls = tenantCalls(env, tenantOf(params.tenant));
+    return reply(200, unwrap(await calls((stub) => stub.limits(), SAFE)));
+  },
+});
+
+const setTenantLimits = defineRoute({
+  method: 'PUT',
+  path: '/v1/tenants/{tenant}/limits',
+  operationId: 'setTenantLimits',
+  summary:
+    'Replace the limits of a tenant: they hold for what begins from now on, everywhere within a minute',
+  access: { kind: 'operator' },
+  body: TenantLimitsSchema,
+  answers: { 200: { description: 'The limits', content: { 'application/json': TenantLimitsSchema } } },
+  errors: ['not_found'],
+  handle: async ({ env }, { params, body }) => {
+    const calls = tenantCalls(env, tenantOf(params.tenant));
+    unwrap(await calls((stub) => stub.setLimits(body), SAFE));
+    return reply(200, body);
+  },
+});
+
+const getTenantUsage = defineRoute({
+  method: 'GET',
+  path: '/v1/tenants/{tenant}/usage',
+  operationId: 'getTenantUsage',
+  summary: 'What a tenant used, day by day, and what it uses now',
+  access: { kind: 'operator' },
+  query: UsageQuerySchema,
+  answers: { 200: { description: 'The usage', content: { 'application/json': UsageReportSchema } } },
+  errors: ['not_found'],
+  handle: async ({ env }, { params, query }) => {
+    const tenant = tenantOf(params.tenant);
+    const range = rangeOf(query, Date.now());
+    return reply(200, unwrap(await tenantCalls(env, tenant)((stub) => stub.usage(tenant, range), SAFE)));
+  },
+});
+
+const getSubjectUsage = defineRoute({
+  method: 'GET',
+  path: '/v1/tenants/{tenant}/usage/{day}',
+  operationId: 'getSubjectUsage',
+  summary: 'What each subject of a tenant used on one day, in the order of their names',
+  access: { kind: 'operator' },
+  query: z.strictObject({
+    limit: z.coerce.number().int().min(1).max(1_000).default(100).describe('Subjects in one answer.'),
+    cursor: z.string().min(1).max(255).optional().describe('`next_cursor` of the answer before.'),
+  }),
+  answers: { 200: { description: 'The usage', content: { 'application/json': SubjectUsageSchema } } },
+  errors: ['not_found'],
+  handle: async ({ env }, { params, query }) => {
+    const tenant = tenantOf(params.tenant);
+    const day = DaySchema.safeParse(params.day);
+    if (!day.success) throw notFound('not a day');
+    const page = { after: query.cursor ?? '', limit: query.limit + 1 };
+    const found = unwrap(await tenantCalls(env, tenant)((stub) => stub.subjectUsage(day.data, page), SAFE));
+    const subjects = found.slice(0, query.limit);
+    const next = found.length > subjects.length ? (subjects.at(-1)?.subject ?? null) : null;
+    return reply(200, { tenant, day: day.data, subjects, next_cursor: next });
+  },
+});
+
 function tenantOf(name: string): string {
   const tenant = TenantSchema.safeParse(name);
   if (tenant.success) return tenant.data;
   throw notFound('no tenant can have this name');
 }
 
-export const tenantRoutes = [getTenant, setTenantStatus, revokeToken];
+export const tenantRoutes = [
+  getTenant,
+  setTenantStatus,
+  revokeToken,
+  getTenantLimits,
+  setTenantLimits,
+  getTenantUsage,
+  getSubjectUsage,
+];

@@ -15,7 +15,7 @@ const OUTCOME: ToolOutcome = {
   structured: null,
   results: [],
   stateLost: false,
-  usage: { cpuMs: 0, peakMemoryBytes: 0 },
+  usage: { cpuMs: 0, peakMemoryBytes: 0, egressBytes: 0 },
 };
 
 function parts(outcome: Partial<ToolOutcome>): { key: string; last: boolean; bytes: Uint8Array }[] {

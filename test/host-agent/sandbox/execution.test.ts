@@ -34,6 +34,7 @@ function play({ timeoutMs = 60_000, obeys = true }): Played {
     {
       usage: () => ({ oomKills: 0, cpuMs: 0, peakMemoryBytes: 0 }),
       resetPeak: () => undefined,
+      takeEgressBytes: () => 0,
       abandon: () => {
         abandoned += 1;
         execution.sandboxLost('destroyed');

@@ -10,6 +10,7 @@ const ENDED: OutcomeInput = {
   lost: undefined,
   before: QUIET,
   after: QUIET,
+  egressBytes: 7,
 };
 const FAILED = toolEnd({ status: 'failed', exitCode: 1 });
 const LOST = toolEnd({ status: 'lost', stateLost: true });
@@ -36,8 +37,12 @@ describe('the status of an execution', () => {
   });
 });
 
-it('counts CPU time of the call only and says the peak', () => {
-  expect(toolOutcome({ ...ENDED, after: KILLED }).usage).toEqual({ cpuMs: 15, peakMemoryBytes: 9 });
+it('counts CPU time of the call only, and says the peak and what went out', () => {
+  expect(toolOutcome({ ...ENDED, after: KILLED }).usage).toEqual({
+    cpuMs: 15,
+    peakMemoryBytes: 9,
+    egressBytes: 7,
+  });
 });
 
 it('says that state is lost whenever the sandbox is', () => {

@@ -22,6 +22,7 @@ const TABLE = {
   rate_limited: [429, true],
   queue_full: [429, true],
   quota_exceeded: [429, true],
+  budget_exhausted: [403, false],
   idempotency_conflict: [422, false],
   idempotency_in_progress: [409, true],
   illegal_transition: [409, false],

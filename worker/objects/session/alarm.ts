@@ -19,6 +19,8 @@ const STEPS: Record<string, Step> = {
   link: judgeLink,
   queue: ({ dispatch }) => void dispatch.pump(),
   idle: endIdle,
+  account: ({ account }, _env, nowMs) =>
+    account.dueAtMs !== null && account.dueAtMs <= nowMs ? account.report() : undefined,
   destroy: (runtime, _env, nowMs) => destroyAgain(runtime, nowMs),
   purge,
 };
@@ -36,7 +38,11 @@ export async function ring(runtime: SessionRuntime, env: Env): Promise<void> {
       logWarning('alarm_step_failed', { step, detail: messageOf(error) });
     }
   }
-  if (!hasFailed) runtime.clock.set(nextLook(runtime.row.record, runtime.executions.open, Date.now()));
+  if (hasFailed) return;
+  const { row, executions, account } = runtime;
+  const moments = [nextLook(row.record, executions.open, Date.now()), account.dueAtMs];
+  const known = moments.filter((moment) => moment !== null);
+  runtime.clock.set(known.length === 0 ? null : Math.min(...known));
 }
 
 /** An attach whose waiter an eviction took. */

@@ -24,6 +24,36 @@ export async function accept(
   input: ExecuteInput,
   given: { arguments: Arguments; relay: Relay },
 ): Promise<Outcome<ExecutionRecord>> {
+  const key = input.idempotency?.key ?? null;
+  for (;;) {
+    const former = formerCall(runtime, input);
+    if (former !== undefined) return former;
+    const admitting = key === null ? undefined : runtime.account.admitting(key);
+    if (admitting === undefined) break;
+    await admitting;
+  }
+  const admission = runtime.account.admission(input.body.timeout_ms, key);
+  if (admission === null)
+    return take(runtime, runtime.executions.accept(input, given.arguments, given.relay));
+  const admitted = await admission;
+  if (!admitted.ok) return admitted;
+  // What was so before the tenant was asked need not be so any more.
+  const former = formerCall(runtime, input);
+  const accepted = former ?? runtime.executions.accept(input, given.arguments, given.relay);
+  admitted.value.settled(former === undefined && accepted.ok);
+  return former ?? take(runtime, accepted);
+}
+
+async function take(
+  runtime: SessionRuntime,
+  accepted: Outcome<ExecutionRecord>,
+): Promise<Outcome<ExecutionRecord>> {
+  if (accepted.ok) await runtime.dispatch.take(accepted.value);
+  return accepted;
+}
+
+/** The execution that the key names, or why there can be none; undefined where one may be taken in. */
+function formerCall(runtime: SessionRuntime, input: ExecuteInput): Outcome<ExecutionRecord> | undefined {
   const { row, executions } = runtime;
   const record = row.maybe;
   if (record === undefined || !isOwner(record, input.caller)) return notFound();
@@ -38,7 +68,7 @@ export async function accept(
     case 'running':
     // What is sent to a paused session waits until it goes on.
     case 'paused':
-      break;
+      return undefined;
     case 'destroying':
     case 'destroyed':
       return notFound();
@@ -47,9 +77,6 @@ export async function accept(
     default:
       return failure('session_not_running', `the session is ${record.state}`, { retry_after_s: 1 });
   }
-  const accepted = executions.accept(input, given.arguments, given.relay);
-  if (accepted.ok) await runtime.dispatch.take(accepted.value);
-  return accepted;
 }
 
 export function streamOf(

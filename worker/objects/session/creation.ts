@@ -83,7 +83,7 @@ export async function failed(
   });
   runtime.executions.endAll('unknown', why.code);
   runtime.link.fence();
-  await env.TENANT.getByName(row.record.facts.tenant).forgetSession(row.record.facts.sessionId);
+  await env.TENANT.getByName(row.record.facts.tenant).forgetSession(row.record.facts.sessionId, null);
   runtime.look();
   return isErrorCode(why.code) ? why : failure('sandbox_failed', why.detail);
 }
@@ -96,7 +96,8 @@ export async function recordInTenant(
   const { record } = runtime.row;
   const { tenant, subject } = record.facts;
   try {
-    await env.TENANT.getByName(tenant).recordSession({ subject, entry: listEntry(record, state) });
+    const tenantObject = env.TENANT.getByName(tenant);
+    runtime.account.begin(await tenantObject.recordSession({ subject, entry: listEntry(record, state) }));
   } catch (error: unknown) {
     logWarning('session_not_indexed', { session_id: record.facts.sessionId, detail: messageOf(error) });
   }

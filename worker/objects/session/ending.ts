@@ -40,10 +40,10 @@ export async function resumeEnding(runtime: SessionRuntime, env: Env): Promise<v
   await forgetInTenant(runtime, env);
 }
 
-async function forgetInTenant({ row }: SessionRuntime, env: Env): Promise<void> {
+async function forgetInTenant({ row, account }: SessionRuntime, env: Env): Promise<void> {
   const { tenant, sessionId } = row.record.facts;
   try {
-    await env.TENANT.getByName(tenant).forgetSession(sessionId);
+    await env.TENANT.getByName(tenant).forgetSession(sessionId, account.close());
   } catch (error: unknown) {
     logWarning('session_not_forgotten', { session_id: sessionId, detail: messageOf(error) });
   }
@@ -85,8 +85,9 @@ export async function purge(runtime: SessionRuntime, env: Env, nowMs: number): P
   if (row.record.state === 'error') {
     row.move('destroying');
     row.move('destroyed');
-    await forgetInTenant(runtime, env);
   }
+  // Again, for where it failed before: a session that its tenant takes for live would count against its limits for good.
+  await forgetInTenant(runtime, env);
   store.transaction(() => store.deleteUnkeyed());
   const isLast = store.executionCount() === 0 || nowMs >= row.record.lastActivityAtMs + KEYS_LIVE_MS;
   if (isLast) store.transaction(() => store.deleteHistory());

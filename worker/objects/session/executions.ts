@@ -6,6 +6,7 @@ import type { Relay } from '../../../shared/grant.ts';
 import { newId } from '../../../shared/ids.ts';
 import { isTerminal, moveExecution, type TerminalStatus } from '../../../shared/lifecycle.ts';
 import { MAX_QUEUED_EXECUTIONS } from '../../../shared/limits.ts';
+import type { Receipt } from '../../../shared/receipt.ts';
 import { BUILT_IN_TOOLS, ToolNameSchema } from '../../../shared/tool.ts';
 import { logWarning } from '../log.ts';
 import { History } from './history.ts';
@@ -24,6 +25,7 @@ export interface ChainLink {
   truncated: boolean;
   seq: number;
   sha256: string;
+  usage: Receipt['usage'];
 }
 
 interface End
@@ -44,6 +46,8 @@ export interface ExecutionsPort {
   lastSeq(): number;
   /** Somebody waits for the end of an execution. */
   awaited(record: ExecutionRecord): void;
+  /** What was used is known: of an end, or of one that was given up before. */
+  used(usage: Receipt['usage'] | undefined, executions: 0 | 1): void;
   /** An execution ended: the next may run, timers go. */
   ended(record: ExecutionRecord): void;
 }
@@ -77,6 +81,11 @@ export class Executions {
 
   get total(): number {
     return this.#lastNumber;
+  }
+
+  /** Bytes of output and results that are kept of all of them. */
+  get contentBytes(): number {
+    return this.#history.contentBytes;
   }
 
   /** The one that the host has, if any. */
@@ -214,10 +223,15 @@ export class Executions {
       });
     });
     Object.assign(record, patch);
-    if (!moved.ok) return;
+    if (!moved.ok) {
+      if (receipt !== undefined) this.#port.used(receipt.usage, 0);
+      return;
+    }
     this.#history.ended(record);
     this.#open = this.#open.filter((other) => other !== record);
     this.#logs.end(record);
+    const isNothing = end.status === 'cancelled' || end.status === 'refused';
+    this.#port.used(receipt?.usage, isNothing ? 0 : 1);
     this.answer(record, () => success(this.view(record, { receipt: receipt?.envelope, content })));
     this.#port.ended(record);
   }

@@ -18,6 +18,10 @@ export class History {
     this.#contentBytes = store.contentBytes();
   }
 
+  get contentBytes(): number {
+    return this.#contentBytes;
+  }
+
   ended(record: ExecutionRecord): void {
     this.#contentBytes += record.contentBytes;
     if (record.n > MAX_EXECUTION_HISTORY && record.n % BATCH === 0) this.#pruneRows(Date.now());

@@ -172,6 +172,7 @@ export class Intake {
         envelope,
         seq: checked.receipt.seq,
         sha256: checked.sha256,
+        usage: checked.receipt.usage,
         truncated: checked.receipt.stdout.truncated || checked.receipt.stderr.truncated,
       },
     });

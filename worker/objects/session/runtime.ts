@@ -2,6 +2,8 @@
 import { failure } from '../../../shared/errors.ts';
 import type { Configuration } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
+import type { Account } from './account/account.ts';
+import { accountOf } from './account/of-session.ts';
 import { Acknowledgement } from './acknowledgement.ts';
 import { nextLook, standsStill } from './agenda.ts';
 import type { AlarmClock } from './alarm-clock.ts';
@@ -50,6 +52,7 @@ export class SessionRuntime {
   readonly deadlines: Deadlines;
   readonly pausing: Pausing;
   readonly clock: AlarmClock;
+  readonly account: Account;
   readonly #acknowledgement: Acknowledgement;
   readonly #intake: Intake;
   readonly #recovery: Recovery;
@@ -74,6 +77,13 @@ export class SessionRuntime {
     this.row = new SessionRow(this.store);
     const { row, store } = this;
     const link = () => this.link;
+    this.account = accountOf({
+      context,
+      env,
+      row,
+      executions: () => this.executions,
+      dueAt: (atMs) => this.clock.ensure(atMs),
+    });
     this.logs = new EventLogs(store, () => this.#acknowledgement.schedule());
     this.#acknowledgement = new Acknowledgement(this.logs, row.maybe?.lastSeq ?? 0, {
       write: (lastSeq) =>
@@ -86,6 +96,7 @@ export class SessionRuntime {
     this.executions = new Executions(row, store, this.logs, {
       lastSeq: () => this.#acknowledgement.seen,
       awaited: (record) => this.deadlines.arm(record),
+      used: (usage, executions) => this.account.settle(usage, executions),
       ended: (record) => this.#executionEnded(record),
     });
     this.sandbox = new SandboxKeeper({ row, env, configuration, link });

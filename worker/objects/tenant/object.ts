@@ -2,20 +2,27 @@
 import { DurableObject } from 'cloudflare:workers';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import { MAX_CLOCK_SKEW_S } from '../../../shared/limits.ts';
+import type { TenantLimits, UsageReport } from '../../../shared/tenant.ts';
 import { configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { MAX_TOKEN_LIFETIME_S } from '../../identity/access-token.ts';
+import type { AccountTerms, SessionAccount, WantedExecution } from './ledger/account.ts';
+import { daysFault, Ledger } from './ledger/ledger.ts';
+import { LedgerStore } from './ledger/store.ts';
 import { formatListCursor, parseListCursor } from './list-cursor.ts';
 import type {
+  LeaseFor,
   RequestLease,
+  SessionHold,
   SessionList,
   SessionListEntry,
   Standing,
+  SubjectUsage,
   TenantPort,
   TenantStatus,
 } from './port.ts';
+import { Rates } from './rates.ts';
 import { TenantStore } from './store.ts';
-import { fullBucket, type TokenBucket, takeTokens } from './token-bucket.ts';
 
 /** A repeated create is answered with the first session for this long. */
 const CREATE_KEY_LIFETIME_MS = 86_400_000;
@@ -24,27 +31,71 @@ const MAX_REVOKED_TOKENS = 1_000;
 
 export class TenantObject extends DurableObject<Env> implements TenantPort {
   readonly #store: TenantStore;
-  /** In memory only: an object that had nothing to do long enough to be evicted has a full bucket anyway. */
-  #bucket: TokenBucket | undefined;
+  readonly #rates = new Rates();
+  readonly #ledger: Ledger;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#store = new TenantStore(ctx.storage);
+    this.#ledger = new Ledger(new LedgerStore(ctx.storage));
   }
 
-  async leaseRequests(count: number, revision?: number): Promise<Outcome<RequestLease>> {
-    const { tenantRequestsPerMinute: perMinute } = await configurationOf(this.env);
-    const rate = { capacity: perMinute, perMinute };
-    const nowMs = Date.now();
-    const taken = takeTokens(this.#bucket ?? fullBucket(rate, nowMs), rate, { wanted: count, nowMs });
-    this.#bucket = taken.bucket;
+  async leaseRequests(count: number, about: LeaseFor = {}): Promise<Outcome<RequestLease>> {
+    const { tenantRequestsPerMinute } = await configurationOf(this.env);
+    const { subject, revision } = about;
+    const ofSubject = subject === undefined ? null : this.#ledger.limitsOf(subject).requests_per_minute;
+    const taken = this.#rates.take(
+      count,
+      {
+        tenant: this.#ledger.limits.tenant.requests_per_minute ?? tenantRequestsPerMinute,
+        subject: subject === undefined || ofSubject === null ? null : { name: subject, perMinute: ofSubject },
+      },
+      Date.now(),
+    );
     return success({
       granted: taken.granted,
-      limit: perMinute,
+      limit: taken.limit,
+      by: taken.by,
+      bySubject: this.#hasSubjectRates(),
       remaining: taken.remaining,
       reset_s: Math.max(1, Math.ceil(taken.resetMs / 1000)),
       standing: this.#standing(revision),
     });
+  }
+
+  #hasSubjectRates(): boolean {
+    const { subject, subjects } = this.#ledger.limits;
+    return [subject, ...Object.values(subjects)].some((set) => set.requests_per_minute !== null);
+  }
+
+  async limits(): Promise<Outcome<TenantLimits>> {
+    return success(this.#ledger.limits);
+  }
+
+  async setLimits(limits: TenantLimits): Promise<Outcome<null>> {
+    this.#ledger.setLimits(limits);
+    return success(null);
+  }
+
+  async holdSession(hold: SessionHold): Promise<Outcome<null>> {
+    return this.#ledger.hold(hold, Date.now());
+  }
+
+  async releaseSession(hold: Pick<SessionHold, 'sessionId' | 'holder'>): Promise<Outcome<null>> {
+    this.#ledger.release(hold);
+    return success(null);
+  }
+
+  async account(account: SessionAccount, wanted: WantedExecution | null): Promise<Outcome<AccountTerms>> {
+    return this.#ledger.account(account, wanted, Date.now());
+  }
+
+  async usage(tenant: string, range: { from: string; to: string }): Promise<Outcome<UsageReport>> {
+    return daysFault(range) ?? success(this.#ledger.report(tenant, range));
+  }
+
+  async subjectUsage(day: string, page: { after: string; limit: number }): Promise<Outcome<SubjectUsage[]>> {
+    return success(this.#ledger.subjectsOf(day, page));
   }
 
   #standing(knownRevision: number | undefined): Standing {
@@ -111,11 +162,17 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     return success({ sessionId: known.session_id, fresh: false });
   }
 
-  async recordSession(input: { subject: string; entry: SessionListEntry }): Promise<void> {
+  async recordSession(input: { subject: string; entry: SessionListEntry }): Promise<AccountTerms> {
     this.#store.putSession(input.subject, input.entry);
+    const { session_id, state } = input.entry;
+    if (state === 'error') this.#ledger.end(session_id, Date.now(), 'failed');
+    else this.#ledger.begin(session_id, input.subject, Date.now());
+    return this.#ledger.terms(input.subject);
   }
 
-  async forgetSession(sessionId: string): Promise<void> {
+  async forgetSession(sessionId: string, account: SessionAccount | null): Promise<void> {
     this.#store.deleteSession(sessionId);
+    if (account !== null) this.#ledger.account(account, null, Date.now());
+    this.#ledger.end(sessionId, Date.now());
   }
 }

@@ -2,6 +2,8 @@
 import type * as z from 'zod';
 import type { Outcome } from '../../../shared/errors.ts';
 import type { SessionListSchema } from '../../../shared/session.ts';
+import type { TenantLimits, Usage, UsageReport } from '../../../shared/tenant.ts';
+import type { AccountTerms, SessionAccount, WantedExecution } from './ledger/account.ts';
 
 export type SessionList = z.infer<typeof SessionListSchema>;
 export type SessionListEntry = SessionList['sessions'][number];
@@ -9,6 +11,10 @@ export type SessionListEntry = SessionList['sessions'][number];
 export interface RequestLease {
   granted: number;
   limit: number;
+  /** Whose rate the numbers are of. */
+  by: 'tenant' | 'subject';
+  /** Whether subjects have rates of their own: then each of them needs leases of its own. */
+  bySubject: boolean;
   /** Left after this lease. */
   remaining: number;
   /** Whole seconds until more is granted. */
@@ -31,9 +37,36 @@ export interface TenantStatus {
   revoked_tokens: number;
 }
 
+export interface LeaseFor {
+  subject?: string;
+  /** Of the standing that the asker knows. */
+  revision?: number | undefined;
+}
+
+export interface SessionHold {
+  sessionId: string;
+  subject: string;
+  /** The request that asks. */
+  holder: string;
+}
+
+export type SubjectUsage = Usage & { subject: string };
+
 export interface TenantPort {
-  /** Takes up to `count` requests out of the tenant's rate. `revision` is that of the standing which the asker knows. */
-  leaseRequests(count: number, revision?: number): Promise<Outcome<RequestLease>>;
+  /** Takes up to `count` requests out of the rate of the tenant, and of its subject where that has one. */
+  leaseRequests(count: number, about?: LeaseFor): Promise<Outcome<RequestLease>>;
+  limits(): Promise<Outcome<TenantLimits>>;
+  /** Hold for what begins from now on; a session that is at work hears of them within a minute. */
+  setLimits(limits: TenantLimits): Promise<Outcome<null>>;
+  /** Reserves a place for a session that is going to be created. */
+  holdSession(hold: SessionHold): Promise<Outcome<null>>;
+  /** No session comes of it. */
+  releaseSession(hold: Pick<SessionHold, 'sessionId' | 'holder'>): Promise<Outcome<null>>;
+  /** Takes in how a session stands; with `wanted`, reserves one execution more or says what it would pass. */
+  account(account: SessionAccount, wanted: WantedExecution | null): Promise<Outcome<AccountTerms>>;
+  /** Both days are within. */
+  usage(tenant: string, range: { from: string; to: string }): Promise<Outcome<UsageReport>>;
+  subjectUsage(day: string, page: { after: string; limit: number }): Promise<Outcome<SubjectUsage[]>>;
   /** From the next lease on: within a minute wherever the tenant calls. */
   setDisabled(disabled: boolean): Promise<Outcome<null>>;
   revokeToken(tokenId: string): Promise<Outcome<null>>;
@@ -49,6 +82,8 @@ export interface TenantPort {
     fingerprint: string;
     sessionId: string;
   }): Promise<Outcome<{ sessionId: string; fresh: boolean }>>;
-  recordSession(input: { subject: string; entry: SessionListEntry }): Promise<void>;
-  forgetSession(sessionId: string): Promise<void>;
+  /** What the session has to do about its use is the answer. */
+  recordSession(input: { subject: string; entry: SessionListEntry }): Promise<AccountTerms>;
+  /** `account` is how the session stood at its end. */
+  forgetSession(sessionId: string, account: SessionAccount | null): Promise<void>;
 }

@@ -51,7 +51,7 @@ describe('the list of sessions', () => {
     const [old, young] = [await record('alice', at(1)), await record('alice', at(2))];
     const page = await tenant.listSessions({ subject: 'alice', limit: 1 });
     if (!page.ok) throw new Error(page.detail);
-    await tenant.forgetSession(young);
+    await tenant.forgetSession(young, null);
     const rest = await tenant.listSessions({
       subject: 'alice',
       limit: 1,

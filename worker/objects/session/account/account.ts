@@ -1,0 +1,218 @@
+/**
+ * The session's side of its tenant's limits. A tenant without limits is only told now and then what was used; of one with
+ * limits each call is admitted before it is taken in. CPU time that was reserved and not used serves the next call.
+ */
+import { type Outcome, success } from '../../../../shared/errors.ts';
+import type { Receipt } from '../../../../shared/receipt.ts';
+import type { AccountTerms, SessionAccount } from '../../tenant/ledger/account.ts';
+import type { AccountBook, AccountStore } from './store.ts';
+
+/** How late a tenant without limits hears what was used. */
+const REPORT_AFTER_MS = 30_000;
+/** How long CPU time that is reserved and not used stays with the session. */
+const SETTLE_AFTER_MS = 5_000;
+/** How long what is limited is taken to be as it was. */
+const TERMS_LIVE_MS = 45_000;
+
+export interface AccountPort {
+  /** Null before the session exists. */
+  facts(): { sessionId: string; subject: string; cpus: number } | null;
+  /** Milliseconds that each open execution may take. */
+  openTimeoutsMs(): number[];
+  storageBytes(): number;
+  tell(account: SessionAccount, wanted: { cpuMs: number } | null): Promise<Outcome<AccountTerms>>;
+  /** Work that nobody waits for. */
+  inBackground(work: Promise<unknown>): void;
+  /** The alarm has to ring by then. */
+  dueAt(atMs: number): void;
+}
+
+export interface AdmittedCall {
+  /** The call was taken in, or was not after all. */
+  settled(isTaken: boolean): void;
+}
+
+const NOTHING_USED: AccountBook = {
+  executions: 0,
+  cpuMs: 0,
+  egressBytes: 0,
+  outputBytes: 0,
+  dueAtMs: null,
+  limited: false,
+  counted: false,
+};
+
+export class Account {
+  readonly #store: AccountStore;
+  readonly #port: AccountPort;
+  /** By idempotency key. */
+  readonly #admitting = new Map<string, Promise<unknown>>();
+  /** Of a session whose row is of a former version nothing is known of its terms. */
+  #book: AccountBook;
+  #isKnown: boolean;
+  #termsAtMs = 0;
+  #lastN = 0;
+  #reservedCpuMs = 0;
+  /** Grows with everything that the tenant has to hear of. */
+  #changes = 0;
+  /** CPU time of calls that are admitted and not yet taken in. */
+  #pending: number[] = [];
+  #turns: Promise<unknown> = Promise.resolve();
+
+  constructor(store: AccountStore, port: AccountPort) {
+    this.#store = store;
+    this.#port = port;
+    const book = store.load();
+    this.#isKnown = book !== undefined;
+    this.#book = book ?? NOTHING_USED;
+  }
+
+  get dueAtMs(): number | null {
+    return this.#book.dueAtMs;
+  }
+
+  /** What the tenant said when it noted the session. */
+  begin(terms: AccountTerms): void {
+    this.#take(terms);
+  }
+
+  /** Whether a call may be taken in. Null where nothing has to be asked: then nothing is waited for. */
+  admission(timeoutMs: number, key: string | null): Promise<Outcome<AdmittedCall>> | null {
+    const facts = this.#port.facts();
+    if (facts === null) return null;
+    if (this.#isKnown && !this.#book.limited) {
+      if (Date.now() - this.#termsAtMs > TERMS_LIVE_MS) {
+        this.#termsAtMs = Date.now();
+        this.#port.inBackground(this.#inTurn(() => this.#tell(null)));
+      }
+      return null;
+    }
+    const admitted = this.#inTurn(() => this.#admit(timeoutMs * facts.cpus, key));
+    if (key !== null) this.#admitting.set(key, admitted);
+    return admitted;
+  }
+
+  /** The admission of an earlier call with this key, while it is under way. */
+  admitting(key: string): Promise<unknown> | undefined {
+    return this.#admitting.get(key);
+  }
+
+  /** An execution ended, or what its host has signed came late. `usage` is what was signed. */
+  settle(usage: Receipt['usage'] | undefined, executions: 0 | 1): void {
+    const cpuMs = Math.ceil(usage?.cpu_ms ?? 0);
+    this.#reservedCpuMs = Math.max(0, this.#reservedCpuMs - cpuMs);
+    const book = this.#book;
+    this.#schedule({
+      ...book,
+      executions: book.executions + executions,
+      cpuMs: book.cpuMs + cpuMs,
+      egressBytes: book.egressBytes + (usage?.egress_bytes ?? 0),
+      outputBytes: book.outputBytes + (usage?.output_bytes ?? 0),
+    });
+  }
+
+  /** From the alarm. */
+  async report(): Promise<void> {
+    if (this.#book.dueAtMs === null || this.#port.facts() === null) return;
+    await this.#inTurn(() => this.#tell(null));
+  }
+
+  /** How the session stands, for the last time. */
+  close(): SessionAccount | null {
+    const facts = this.#port.facts();
+    if (facts === null) return null;
+    if (this.#book.dueAtMs !== null) this.#save({ ...this.#book, dueAtMs: null });
+    return this.#statement(facts);
+  }
+
+  async #admit(cpuMs: number, key: string | null): Promise<Outcome<AdmittedCall>> {
+    const isFresh = this.#isKnown && Date.now() - this.#termsAtMs < TERMS_LIVE_MS;
+    const isCovered = !this.#book.limited || this.#reservedCpuMs - this.#committedCpuMs() >= cpuMs;
+    if (!isFresh || this.#book.counted || !isCovered) {
+      let told: Outcome<AccountTerms> | undefined;
+      try {
+        told = await this.#tell({ cpuMs });
+      } finally {
+        if (key !== null && told?.ok !== true) this.#admitting.delete(key);
+      }
+      if (!told.ok) return told;
+      this.#reservedCpuMs += cpuMs;
+    }
+    this.#pending.push(cpuMs);
+    return success({
+      settled: (isTaken) => {
+        this.#pending.splice(this.#pending.indexOf(cpuMs), 1);
+        if (key !== null) this.#admitting.delete(key);
+        // What its twin was taken in for is given back.
+        if (!isTaken) this.#schedule(this.#book);
+      },
+    });
+  }
+
+  #committedCpuMs(): number {
+    const { cpus } = this.#port.facts() ?? { cpus: 0 };
+    const open = this.#port.openTimeoutsMs().reduce((sum, timeoutMs) => sum + timeoutMs * cpus, 0);
+    return open + this.#pending.reduce((sum, cpuMs) => sum + cpuMs, 0);
+  }
+
+  /** What stands now; what is reserved beyond what is committed goes back with it. */
+  async #tell(wanted: { cpuMs: number } | null): Promise<Outcome<AccountTerms>> {
+    const facts = this.#port.facts();
+    if (facts === null) return success({ limited: false, counted: false });
+    const { dueAtMs } = this.#book;
+    const changes = this.#changes;
+    this.#reservedCpuMs = this.#book.limited || wanted !== null ? this.#committedCpuMs() : 0;
+    const told = await this.#port.tell(this.#statement(facts), wanted);
+    if (told.ok) this.#take(told.value);
+    const book = this.#book;
+    if (book.dueAtMs === null || book.dueAtMs !== dueAtMs) return told;
+    const isHeard = told.ok || told.limit !== undefined;
+    if (isHeard && this.#changes === changes) this.#save({ ...book, dueAtMs: null });
+    else if (!isHeard) this.#save({ ...book, dueAtMs: Date.now() + REPORT_AFTER_MS });
+    return told;
+  }
+
+  #statement({ sessionId, subject }: { sessionId: string; subject: string }): SessionAccount {
+    this.#lastN = Math.max(this.#lastN + 1, Date.now() * 1_000);
+    const { executions, cpuMs, egressBytes, outputBytes } = this.#book;
+    return {
+      sessionId,
+      subject,
+      n: this.#lastN,
+      open: this.#port.openTimeoutsMs().length + this.#pending.length,
+      reservedCpuMs: this.#reservedCpuMs,
+      storageBytes: this.#port.storageBytes(),
+      used: { executions, cpuMs, egressBytes, outputBytes },
+    };
+  }
+
+  #take(terms: AccountTerms): void {
+    this.#termsAtMs = Date.now();
+    const isSame =
+      this.#isKnown && this.#book.limited === terms.limited && this.#book.counted === terms.counted;
+    if (isSame) return;
+    this.#isKnown = true;
+    this.#save({ ...this.#book, limited: terms.limited, counted: terms.counted });
+  }
+
+  /** Where executions are counted, the tenant hears at once that there is one less. */
+  #schedule(book: AccountBook): void {
+    this.#changes += 1;
+    const afterMs = book.counted ? 0 : book.limited ? SETTLE_AFTER_MS : REPORT_AFTER_MS;
+    const atMs = Math.min(book.dueAtMs ?? Number.POSITIVE_INFINITY, Date.now() + afterMs);
+    this.#save({ ...book, dueAtMs: atMs });
+    if (book.counted) this.#port.inBackground(this.report());
+    else this.#port.dueAt(atMs);
+  }
+
+  #save(book: AccountBook): void {
+    this.#book = book;
+    this.#store.save(book);
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const turn = this.#turns.then(work);
+    this.#turns = turn.catch(() => undefined);
+    return turn;
+  }
+}

@@ -1,0 +1,36 @@
+/** What a session and its tenant tell each other of what is used. */
+
+/** Since the session began; each only grows. */
+export interface UsedTotals {
+  executions: number;
+  cpuMs: number;
+  egressBytes: number;
+  outputBytes: number;
+}
+
+/** How a session stands. Absolute, so that a repeated or a lost report changes nothing. */
+export interface SessionAccount {
+  sessionId: string;
+  subject: string;
+  /** Grows with each report: a late one does not undo a later one. */
+  n: number;
+  /** Executions that have not ended, and those that are being admitted. */
+  open: number;
+  /** CPU time that the session holds of the budgets for what it has not settled. */
+  reservedCpuMs: number;
+  storageBytes: number;
+  used: UsedTotals;
+}
+
+/** One execution more. */
+export interface WantedExecution {
+  cpuMs: number;
+}
+
+/** What a session has to do from now on. */
+export interface AccountTerms {
+  /** Whether every call has to be admitted by the tenant: something of it is limited. */
+  limited: boolean;
+  /** Whether the end of each call has to be told at once: executions are counted. */
+  counted: boolean;
+}

@@ -1,0 +1,334 @@
+/**
+ * The tenant's ledger: what is limited, who holds how much of it, and what was used on which day. Everything is reserved
+ * here before it is admitted and settled by what hosts have signed, so an exact limit stays exact however many ask at once.
+ */
+import { type Failure, failure, type Outcome, success } from '../../../../shared/errors.ts';
+import {
+  type LimitScope,
+  type LimitSet,
+  NO_LIMITS,
+  type TenantLimits,
+  type Usage,
+  type UsageReport,
+} from '../../../../shared/tenant.ts';
+import type { AccountTerms, SessionAccount, WantedExecution } from './account.ts';
+import { type Claim, refusalOf } from './check.ts';
+import { type Counts, Standing } from './standing.ts';
+import { type AccountRow, type DayRow, dayOf, type LedgerStore, WHOLE_TENANT } from './store.ts';
+
+/** A create that has not come to a session by then never will. */
+const HELD_MS = 180_000;
+/** By then nobody reports of a session any more that is over. */
+const OVER_KEPT_MS = 2 * 86_400_000;
+const DAY_MS = 86_400_000;
+
+export class Ledger {
+  readonly #store: LedgerStore;
+  readonly #standing = new Standing();
+  #limits: TenantLimits;
+
+  constructor(store: LedgerStore) {
+    this.#store = store;
+    this.#limits = store.limits() ?? NO_LIMITS;
+    for (const row of store.accountsThatCount()) this.#standing.changed(undefined, row);
+  }
+
+  get limits(): TenantLimits {
+    return this.#limits;
+  }
+
+  setLimits(limits: TenantLimits): void {
+    this.#store.setLimits(limits);
+    this.#limits = limits;
+  }
+
+  limitsOf(subject: string): LimitSet {
+    return Object.hasOwn(this.#limits.subjects, subject)
+      ? (this.#limits.subjects[subject] ?? this.#limits.subject)
+      : this.#limits.subject;
+  }
+
+  /** Reserves a place for a session; one that has its place keeps it. `holder` is the request that asks. */
+  hold(
+    { sessionId, subject, holder }: { sessionId: string; subject: string; holder: string },
+    nowMs: number,
+  ): Outcome<null> {
+    this.#expire(nowMs);
+    const known = this.#store.account(sessionId);
+    if (known?.state === 'live') return success(null);
+    if (known?.state !== 'held') {
+      const refused = this.#refuseSession(subject, nowMs);
+      if (refused !== undefined) return refused;
+    }
+    this.#put(known, { ...emptyRow(sessionId, subject, nowMs), state: 'held', holder });
+    return success(null);
+  }
+
+  /** Gives the place back, unless a session has come of it or another request holds it too. */
+  release({ sessionId, holder }: { sessionId: string; holder: string }): void {
+    const known = this.#store.account(sessionId);
+    if (known?.state !== 'held' || known.holder !== holder) return;
+    this.#store.removeAccount(sessionId);
+    this.#standing.changed(known, undefined);
+  }
+
+  /** There is a session now. */
+  begin(sessionId: string, subject: string, nowMs: number): void {
+    const known = this.#store.account(sessionId);
+    // What comes late of a session that is over does not make it live.
+    if (known?.state === 'live' || known?.state === 'over') return;
+    if (known?.state === 'failed') {
+      this.#put(known, { ...known, state: 'live', changed_at: nowMs });
+      return;
+    }
+    this.#put(known, { ...emptyRow(sessionId, subject, nowMs), state: 'live' });
+    this.#store.use(dayOf(nowMs), subject, {
+      sessions: 1,
+      executions: 0,
+      cpuMs: 0,
+      egressBytes: 0,
+      outputBytes: 0,
+    });
+  }
+
+  /** The session is over: it counts no more, and what it still reports is only added to what was used. */
+  end(sessionId: string, nowMs: number, state: 'failed' | 'over' = 'over'): void {
+    const known = this.#store.account(sessionId);
+    if (known === undefined) return;
+    this.#put(known, {
+      ...known,
+      state,
+      open: 0,
+      reserved_cpu_ms: 0,
+      storage_bytes: 0,
+      changed_at: nowMs,
+    });
+  }
+
+  /** Takes in how a session stands, and admits one execution more where one is wanted. */
+  account(account: SessionAccount, wanted: WantedExecution | null, nowMs: number): Outcome<AccountTerms> {
+    const row = this.#settle(account, nowMs);
+    if (wanted !== null) {
+      const refused = refusalOf(this.#executionClaims(row, wanted, nowMs), nowMs);
+      if (refused !== undefined) return refused;
+      const granted = { ...row, open: row.open + 1, reserved_cpu_ms: row.reserved_cpu_ms + wanted.cpuMs };
+      this.#put(row, granted);
+    }
+    return success(this.terms(account.subject));
+  }
+
+  terms(subject: string): AccountTerms {
+    const own = this.limitsOf(subject);
+    const isLimited = (set: LimitSet) =>
+      [set.concurrent_executions, set.cpu_seconds_per_day, set.egress_bytes_per_day, set.storage_bytes].some(
+        (limit) => limit !== null,
+      );
+    const limited =
+      isLimited(this.#limits.tenant) ||
+      isLimited(own) ||
+      Object.values(this.#limits.session).some((limit) => limit !== null);
+    return {
+      limited,
+      counted: this.#limits.tenant.concurrent_executions !== null || own.concurrent_executions !== null,
+    };
+  }
+
+  report(tenant: string, { from, to }: { from: string; to: string }): UsageReport {
+    const { sessions, open, reservedCpuMs, storageBytes } = this.#standing.tenant;
+    return {
+      tenant,
+      days: this.#store.days(WHOLE_TENANT, from, to).map((row) => ({ day: row.day, ...usageOf(row) })),
+      now: {
+        concurrent_sessions: sessions,
+        concurrent_executions: open,
+        storage_bytes: storageBytes,
+        reserved_cpu_seconds: reservedCpuMs / 1_000,
+      },
+      limits: this.#limits,
+    };
+  }
+
+  subjectsOf(
+    day: string,
+    { after, limit }: { after: string; limit: number },
+  ): (Usage & { subject: string })[] {
+    return this.#store
+      .subjectsOfDay(day, after, limit)
+      .map((row) => ({ subject: row.subject, ...usageOf(row) }));
+  }
+
+  #refuseSession(subject: string, nowMs: number): Failure | undefined {
+    const claims = this.#scopes(subject).map(({ scope, limits, counts }): Claim => {
+      const { sessions } = counts;
+      const name = 'concurrent_sessions';
+      return { name, scope, limit: limits[name], used: sessions, wanted: 1, resetsAtMs: null };
+    });
+    const stored = this.#scopes(subject).map(({ scope, limits, counts }) =>
+      storageClaim(scope, limits, counts.storageBytes),
+    );
+    return refusalOf([...claims, ...stored], nowMs);
+  }
+
+  #executionClaims(row: AccountRow, { cpuMs }: WantedExecution, nowMs: number): Claim[] {
+    const day = dayOf(nowMs);
+    const resetsAtMs = Date.parse(day) + DAY_MS;
+    const byScope = this.#scopes(row.subject).flatMap(({ scope, limits, counts, whose }): Claim[] => {
+      const today = this.#store.day(day, whose);
+      return [
+        {
+          name: 'concurrent_executions',
+          scope,
+          limit: limits.concurrent_executions,
+          used: counts.open,
+          wanted: 1,
+          resetsAtMs: null,
+        },
+        {
+          name: 'cpu_seconds_per_day',
+          scope,
+          limit: limits.cpu_seconds_per_day,
+          used: ((today?.cpu_ms ?? 0) + counts.reservedCpuMs) / 1_000,
+          reserved: counts.reservedCpuMs / 1_000,
+          wanted: cpuMs / 1_000,
+          resetsAtMs,
+        },
+        {
+          name: 'egress_bytes_per_day',
+          scope,
+          limit: limits.egress_bytes_per_day,
+          used: today?.egress_bytes ?? 0,
+          // How much it will move nobody knows before: it begins while something is left.
+          wanted: 1,
+          resetsAtMs,
+        },
+        storageClaim(scope, limits, counts.storageBytes),
+      ];
+    });
+    return [...this.#sessionClaims(row, cpuMs), ...byScope];
+  }
+
+  #sessionClaims(row: AccountRow, cpuMs: number): Claim[] {
+    const { session } = this.#limits;
+    const of = (name: keyof typeof session, used: number, wanted: number, reserved = 0): Claim => ({
+      name,
+      scope: 'session',
+      limit: session[name],
+      used,
+      wanted,
+      reserved,
+      resetsAtMs: null,
+    });
+    const reserved = row.reserved_cpu_ms / 1_000;
+    return [
+      of('executions', row.executions + row.open, 1),
+      of('cpu_seconds', row.cpu_ms / 1_000 + reserved, cpuMs / 1_000, reserved),
+      of('egress_bytes', row.egress_bytes, 1),
+      of('storage_bytes', row.storage_bytes, 1),
+    ];
+  }
+
+  #scopes(
+    subject: string,
+  ): { scope: LimitScope; whose: string; limits: LimitSet; counts: Readonly<Counts> }[] {
+    return [
+      {
+        scope: 'subject',
+        whose: subject,
+        limits: this.limitsOf(subject),
+        counts: this.#standing.of(subject),
+      },
+      { scope: 'tenant', whose: WHOLE_TENANT, limits: this.#limits.tenant, counts: this.#standing.tenant },
+    ];
+  }
+
+  /** What was used since the report before goes to this day; where the session stands replaces where it stood. */
+  #settle(account: SessionAccount, nowMs: number): AccountRow {
+    const { sessionId, subject, used } = account;
+    const known = this.#store.account(sessionId);
+    const before = known ?? { ...emptyRow(sessionId, subject, nowMs), state: 'live' as const };
+    if (known !== undefined && account.n <= known.n) return known;
+    const since = {
+      executions: Math.max(0, used.executions - before.executions),
+      cpuMs: Math.max(0, used.cpuMs - before.cpu_ms),
+      egressBytes: Math.max(0, used.egressBytes - before.egress_bytes),
+      outputBytes: Math.max(0, used.outputBytes - before.output_bytes),
+    };
+    const isOver = before.state === 'over' || before.state === 'failed';
+    const row: AccountRow = {
+      ...before,
+      state: isOver ? before.state : 'live',
+      holder: null,
+      changed_at: nowMs,
+      n: account.n,
+      open: isOver ? 0 : account.open,
+      reserved_cpu_ms: isOver ? 0 : account.reservedCpuMs,
+      storage_bytes: isOver ? 0 : account.storageBytes,
+      executions: before.executions + since.executions,
+      cpu_ms: before.cpu_ms + since.cpuMs,
+      egress_bytes: before.egress_bytes + since.egressBytes,
+      output_bytes: before.output_bytes + since.outputBytes,
+    };
+    this.#put(known, row);
+    if (Object.values(since).some((amount) => amount > 0)) {
+      this.#store.use(dayOf(nowMs), before.subject, { ...since, sessions: 0 });
+    }
+    return row;
+  }
+
+  #put(before: AccountRow | undefined, after: AccountRow): void {
+    this.#store.putAccount(after);
+    this.#standing.changed(before, after);
+  }
+
+  #expire(nowMs: number): void {
+    const expired = [
+      ...this.#store.accountsBefore('held', nowMs - HELD_MS),
+      ...this.#store.accountsBefore('failed', nowMs - OVER_KEPT_MS),
+      ...this.#store.accountsBefore('over', nowMs - OVER_KEPT_MS),
+    ];
+    for (const row of expired) {
+      this.#store.removeAccount(row.session_id);
+      this.#standing.changed(row, undefined);
+    }
+  }
+}
+
+function storageClaim(scope: LimitScope, limits: LimitSet, used: number): Claim {
+  const name = 'storage_bytes';
+  return { name, scope, limit: limits[name], used, wanted: 1, resetsAtMs: null };
+}
+
+function emptyRow(sessionId: string, subject: string, nowMs: number): Omit<AccountRow, 'state'> {
+  return {
+    session_id: sessionId,
+    subject,
+    holder: null,
+    changed_at: nowMs,
+    n: 0,
+    open: 0,
+    reserved_cpu_ms: 0,
+    storage_bytes: 0,
+    executions: 0,
+    cpu_ms: 0,
+    egress_bytes: 0,
+    output_bytes: 0,
+  };
+}
+
+function usageOf(row: DayRow): Usage {
+  return {
+    sessions: row.sessions,
+    executions: row.executions,
+    cpu_seconds: row.cpu_ms / 1_000,
+    egress_bytes: row.egress_bytes,
+    output_bytes: row.output_bytes,
+  };
+}
+
+/** For a range of days that a caller names. */
+export function daysFault({ from, to }: { from: string; to: string }): Failure | undefined {
+  if (from <= to) return undefined;
+  return failure('invalid_request', 'the first day is after the last', {
+    violations: [{ path: 'query.from', expected: 'a day that is not after `to`' }],
+  });
+}
