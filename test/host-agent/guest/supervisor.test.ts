@@ -159,6 +159,8 @@ it('takes no notice of frames for channels that do not exist', async () => {
     'pong',
     'spawn_failed',
     'counted',
+    'stands_still',
+    'goes_on',
     'spawn_failed',
     'pong',
   ]);
