@@ -1,6 +1,7 @@
 /** The bindings of the Worker. Text bindings hold JSON or keys; they are parsed once in `configuration.ts`. */
 import type { AuditPort } from './objects/audit/port.ts';
 import type { CataloguePort } from './objects/catalogue/port.ts';
+import type { RunNamespace } from './objects/engine/run-namespace.ts';
 import type { HostPort } from './objects/host/port.ts';
 import type { McpCallsPort } from './objects/mcp-calls/port.ts';
 import type { ObjectNamespace } from './objects/namespace.ts';
@@ -9,7 +10,6 @@ import type { SessionPort } from './objects/session/port.ts';
 import type { SourcePort } from './objects/source/port.ts';
 import type { TenantPort } from './objects/tenant/port.ts';
 import type { WorkflowPort } from './objects/workflow/port.ts';
-import type { RunNamespace } from './objects/workflow/run-namespace.ts';
 
 export interface Env {
   SESSION: ObjectNamespace<SessionPort>;

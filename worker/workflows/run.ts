@@ -13,13 +13,13 @@ import { RunSessions } from './run-sessions.ts';
 import { Steps } from './steps.ts';
 import { TaskCalls } from './task-calls.ts';
 
-export const RunParametersSchema = z.strictObject({ tenant: TenantSchema, workflowId: WorkflowIdSchema });
+export const RunParametersSchema = z.strictObject({ tenant: TenantSchema, id: WorkflowIdSchema });
 export type RunParameters = z.infer<typeof RunParametersSchema>;
 
 export class WorkflowRun extends WorkflowEntrypoint<Env, RunParameters> {
   override async run(event: Readonly<WorkflowEvent<RunParameters>>, step: WorkflowStep): Promise<string> {
-    const { tenant, workflowId } = RunParametersSchema.parse(event.payload);
-    const calls = workflowCalls(this.env, tenant, workflowId);
+    const { tenant, id } = RunParametersSchema.parse(event.payload);
+    const calls = workflowCalls(this.env, tenant, id);
     const record = async <T>(method: (stub: WorkflowPort) => Promise<Outcome<T>>): Promise<T> =>
       unwrap(await calls(method, SAFE));
     const steps = new Steps(step);

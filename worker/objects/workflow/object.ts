@@ -9,18 +9,16 @@ import type { TaskStatus, Workflow } from '../../../shared/workflow.ts';
 import type { Env } from '../../env.ts';
 import { callObject } from '../../middleware/call-object.ts';
 import type { Caller } from '../caller.ts';
+import { EngineRun } from '../engine/engine-run.ts';
 import { sessionObjectName } from '../session-name.ts';
 import type { NamedCall, Plan, RunEnd, WorkflowPort } from './port.ts';
 import { type WorkflowHead, WorkflowStore } from './store.ts';
-import { forgetRun, isUnderWay, markUnderWay, takeUp } from './take-up.ts';
 import { workflowView } from './view.ts';
 
 /** How often it looks whether its run is still there. */
 const LOOK_MS = 30_000;
 /** Kept for whoever asks, after its end. */
 const RETENTION_MS = 7 * 86_400_000;
-/** States of an instance in which nothing more comes of it. */
-const OVER: ReadonlySet<string> = new Set(['errored', 'terminated', 'complete']);
 
 export class WorkflowObject extends DurableObject<Env> implements WorkflowPort {
   readonly #store: WorkflowStore;
@@ -36,7 +34,7 @@ export class WorkflowObject extends DurableObject<Env> implements WorkflowPort {
       for (const name of Object.keys(plan.definition.tasks)) this.#store.putTask(name, 'pending', null);
       await this.ctx.storage.setAlarm(Date.now() + LOOK_MS);
     }
-    await this.#run(plan);
+    await this.#runOf(plan).begin(plan.owner.tenant);
     return this.#view();
   }
 
@@ -96,7 +94,7 @@ export class WorkflowObject extends DurableObject<Env> implements WorkflowPort {
     return success(null);
   }
 
-  /** A run that is gone without a word has failed; one that nobody woke is woken by the question. */
+  /** A run that is gone without a word has failed. */
   override async alarm(): Promise<void> {
     const head = this.#store.head();
     if (head === undefined) return;
@@ -105,43 +103,28 @@ export class WorkflowObject extends DurableObject<Env> implements WorkflowPort {
       return;
     }
     await this.ctx.storage.setAlarm(Date.now() + LOOK_MS);
-    await this.#run(head.plan);
-    const { workflowId } = head.plan;
-    const instance = await this.env.WORKFLOW_RUN.get(workflowId);
-    const { status } = await instance.status();
-    const isCut = this.env.WORKFLOWS_NEED_TAKING_UP === 'true' && !isUnderWay(workflowId);
-    if (isCut && !OVER.has(status)) await takeUp(workflowId, instance);
-    if (OVER.has(status) && this.#store.head()?.status === 'running') {
-      this.#end({ status: 'failed', reason: 'its run ended without saying how' });
-      await this.#stop(head);
-    }
+    const run = this.#runOf(head.plan);
+    await run.begin(head.plan.owner.tenant);
+    if ((await run.goesOn()) || this.#store.head()?.status !== 'running') return;
+    this.#end({ status: 'failed', reason: 'its run ended without saying how' });
+    await this.#stop(head);
   }
 
-  async #run({ workflowId, owner }: Plan): Promise<void> {
-    try {
-      await this.env.WORKFLOW_RUN.create({ id: workflowId, params: { tenant: owner.tenant, workflowId } });
-      markUnderWay(workflowId);
-    } catch (error: unknown) {
-      // An instance of this id is there already, which is what was wanted; anything else shows when it is looked at.
-      const instance = await this.env.WORKFLOW_RUN.get(workflowId).catch(() => undefined);
-      if (instance === undefined) throw error;
-    }
+  #runOf({ workflowId }: Plan): EngineRun {
+    const needsTakingUp = this.env.WORKFLOWS_NEED_TAKING_UP === 'true';
+    return new EngineRun(this.env.WORKFLOW_RUN, { id: workflowId, needsTakingUp });
   }
 
   #end(end: RunEnd): void {
     this.#store.end(end, new Date().toISOString());
-    const workflowId = this.#store.head()?.plan.workflowId;
-    if (workflowId !== undefined) forgetRun(workflowId);
+    const plan = this.#store.head()?.plan;
+    if (plan !== undefined) this.#runOf(plan).forget();
     void this.ctx.storage.setAlarm(Date.now() + RETENTION_MS);
   }
 
   /** Everything of a run that ended from outside. As often as wanted: what is stopped already stays so. */
   async #stop({ plan }: WorkflowHead): Promise<void> {
-    const instance = await this.env.WORKFLOW_RUN.get(plan.workflowId).catch(() => undefined);
-    // One that has come to its end cannot be ended; it may do so just now.
-    if (instance !== undefined && !OVER.has((await instance.status()).status)) {
-      await instance.terminate().catch(() => undefined);
-    }
+    await this.#runOf(plan).stop();
     const running = this.#store.calls().filter(({ call }) => !isTerminal(call.status));
     await Promise.all(running.map(({ call }) => this.#interrupt(call.session_id, call.execution_id)));
     const own = this.#store.sessions().filter((session) => session.is_own);

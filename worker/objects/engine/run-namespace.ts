@@ -1,6 +1,6 @@
 /** The engine's binding as this project uses it: its own type would pull the class of the run into `env.ts`. */
 export interface RunNamespace {
-  create(run: { id: string; params: { tenant: string; workflowId: string } }): Promise<RunInstance>;
+  create(run: { id: string; params: { tenant: string; id: string } }): Promise<RunInstance>;
   get(id: string): Promise<RunInstance>;
 }
 
