@@ -82,8 +82,16 @@ export const SessionLinkDownSchema = z.discriminatedUnion('type', [
     window_bytes: z.int().min(1),
     protocol: AgreedProtocol,
   }),
-  /** Everything up to `seq` is kept and need not be sent again; it also gives that credit back. */
-  z.strictObject({ type: z.literal('ack'), epoch: Epoch, seq: Seq }),
+  /**
+   * Everything up to `seq` is kept and need not be sent again; it also gives that credit back. Beyond it, the same holds
+   * for what is not of the executions in `held`, whose readers are slow; only a host that has `lanes` is told so.
+   */
+  z.strictObject({
+    type: z.literal('ack'),
+    epoch: Epoch,
+    seq: z.int().min(0),
+    beyond: z.strictObject({ seq: Seq, held: z.array(ExecutionIdSchema).min(1).max(16) }).optional(),
+  }),
   CommandFrameSchema,
   /** The session has a higher epoch or is gone: the host ends this sandbox. */
   z.strictObject({ type: z.literal('fenced'), epoch: z.int().min(0) }),
@@ -103,6 +111,8 @@ export const SessionLinkUpSchema = z.discriminatedUnion('type', [
     epoch: Epoch,
     /** Names one sequence of frames; a restarted host begins a new one. */
     stream_id: z.string().regex(/^lnk_[A-Za-z0-9_-]{22}$/),
+    /** It runs executions of different tools at the same time. Without it, it runs one after the other. */
+    lanes: z.literal(true).optional(),
   }),
   Sequenced.extend({
     type: z.literal('ready'),

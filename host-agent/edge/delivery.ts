@@ -20,6 +20,7 @@ export class Delivery implements HeldSession {
   readonly #state: SessionState;
   readonly #dependencies: AttachmentDependencies;
   readonly #link: SessionLink;
+  readonly #untold = new Set<string>();
   #resolveCut: (end: SessionEnd) => void = () => {};
 
   /** First every end is in the journal, then the edge is dialled. */
@@ -55,7 +56,7 @@ export class Delivery implements HeldSession {
       timing,
     });
     const binding = { sessionId, tenant, epoch, image, limits: DEFAULT_RESOURCE_LIMITS };
-    const session = new HostedSession(binding, null, this.#link, dependencies);
+    const session = new HostedSession(binding, null, this.#link, dependencies, null, this.#untold);
     this.gone = this.#deliver();
     this.#link.connect();
   }
@@ -93,9 +94,15 @@ export class Delivery implements HeldSession {
 
   async #tellAll(): Promise<SessionEnd> {
     const { journal } = this.#dependencies;
-    for (const { started, finished, acknowledged } of this.#state.executions.values()) {
-      if (finished === null || acknowledged) continue;
-      await sendInOrder(this.#link, finished.frames.map(outgoing));
+    const untold = [...this.#state.executions.values()].flatMap(({ started, finished, acknowledged }) =>
+      finished === null || acknowledged ? [] : [{ started, finished }],
+    );
+    for (const { started } of untold) this.#untold.add(started.execution_id);
+    // In the order of their receipts: of different tools, what began first need not have ended first.
+    untold.sort((left, right) => left.finished.receiptSeq - right.finished.receiptSeq);
+    for (const { started, finished } of untold) {
+      await sendInOrder(this.#link, finished.frames.map(outgoing), started.execution_id);
+      this.#untold.delete(started.execution_id);
       tellFinished({ journal, uplink: this.#link }, started, finished);
     }
     await this.#link.whenAcknowledged(this.#link.send({ type: 'sandbox_lost', reason: RESTARTED }));

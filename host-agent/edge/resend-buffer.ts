@@ -12,6 +12,7 @@ export interface BufferedFrame {
 
 interface Waiter {
   bytes: number;
+  executionId: string;
   resolve: () => void;
 }
 
@@ -19,6 +20,8 @@ export class ResendBuffer {
   #windowBytes: number;
   /** What control frames may take beyond the window. */
   readonly #reserveBytes: number;
+  /** What one execution may have in here however full it is. */
+  readonly #shareBytes: number;
   #frames: BufferedFrame[] = [];
   #bytes = 0;
   #lastSeq = 0;
@@ -26,9 +29,10 @@ export class ResendBuffer {
   #waiters: Waiter[] = [];
   #ackListeners: { seq: number; resolve: () => void }[] = [];
 
-  constructor(limits: { windowBytes: number; reserveBytes: number }) {
+  constructor(limits: { windowBytes: number; reserveBytes: number; shareBytes: number }) {
     this.#windowBytes = limits.windowBytes;
     this.#reserveBytes = limits.reserveBytes;
+    this.#shareBytes = limits.shareBytes;
   }
 
   get lastSeq(): number {
@@ -70,11 +74,14 @@ export class ResendBuffer {
     this.#bytes += sizeOf(frame);
   }
 
-  /** Resolves when `bytes` fit into the window, in the order of asking; at once for anything on an empty link. */
-  waitForRoom(bytes: number, signal?: AbortSignal): Promise<void> {
-    if (this.#waiters.length === 0 && this.#hasRoom(bytes)) return Promise.resolve();
+  /**
+   * Resolves when `bytes` of the execution fit into the window, in the order of asking, or into its share; at once for
+   * anything on an empty link.
+   */
+  waitForRoom(bytes: number, executionId: string, signal?: AbortSignal): Promise<void> {
+    if (this.hasRoom(bytes, executionId)) return Promise.resolve();
     return new Promise((resolve) => {
-      const waiter = { bytes, resolve };
+      const waiter = { bytes, executionId, resolve };
       this.#waiters.push(waiter);
       signal?.addEventListener(
         'abort',
@@ -97,22 +104,28 @@ export class ResendBuffer {
   }
 
   /** False where the edge acknowledges what was never sent. */
-  acknowledge(seq: number): boolean {
-    if (seq > this.#lastSeq) return false;
-    if (seq <= this.#ackedSeq) return true;
-    this.#ackedSeq = seq;
-    let count = 0;
-    for (const frame of this.#frames) {
-      if (frame.seq > seq) break;
-      this.#bytes -= sizeOf(frame);
-      count += 1;
+  acknowledge(seq: number, beyond?: { seq: number; held: readonly string[] }): boolean {
+    if (seq > this.#lastSeq || (beyond?.seq ?? 0) > this.#lastSeq) return false;
+    if (seq > this.#ackedSeq) {
+      this.#ackedSeq = seq;
+      this.#letGo((frame) => frame.seq <= seq);
+      const due = this.#ackListeners.filter((listener) => listener.seq <= seq);
+      this.#ackListeners = this.#ackListeners.filter((listener) => listener.seq > seq);
+      for (const listener of due) listener.resolve();
     }
-    this.#frames.splice(0, count);
-    const due = this.#ackListeners.filter((listener) => listener.seq <= seq);
-    this.#ackListeners = this.#ackListeners.filter((listener) => listener.seq > seq);
-    for (const listener of due) listener.resolve();
+    if (beyond !== undefined) {
+      this.#letGo((frame) => frame.seq <= beyond.seq && !beyond.held.includes(executionOf(frame) ?? ''));
+    }
     this.#admit();
     return true;
+  }
+
+  #letGo(isKeptByEdge: (frame: BufferedFrame) => boolean): void {
+    this.#frames = this.#frames.filter((frame) => {
+      if (!isKeptByEdge(frame)) return true;
+      this.#bytes -= sizeOf(frame);
+      return false;
+    });
   }
 
   unacknowledged(): readonly BufferedFrame[] {
@@ -120,27 +133,48 @@ export class ResendBuffer {
   }
 
   unacknowledgedOf(executionId: string): StoredFrame[] {
-    return this.#frames
-      .filter(({ header }) => 'execution_id' in header && header.execution_id === executionId)
-      .map(({ header, payload }) => ({ header, payload }));
+    return this.#framesOf(executionId).map(({ header, payload }) => ({ header, payload }));
   }
 
-  #hasRoom(bytes: number, promised = 0): boolean {
+  hasRoom(bytes: number, executionId: string): boolean {
+    return (this.#waiters.length === 0 && this.#fits(bytes, 0)) || this.#fitsShare(bytes, executionId, 0);
+  }
+
+  #framesOf(executionId: string): BufferedFrame[] {
+    return this.#frames.filter((frame) => executionOf(frame) === executionId);
+  }
+
+  #fits(bytes: number, promised: number): boolean {
     const taken = this.#bytes + promised;
     return taken === 0 || taken + bytes <= this.#windowBytes;
   }
 
-  #admit(): void {
-    // A waiter pushes its frame only after its promise settles, so room is given to one waiter at a time per turn.
-    let promised = 0;
-    while (this.#waiters.length > 0) {
-      const next = this.#waiters[0];
-      if (next === undefined || !this.#hasRoom(next.bytes, promised)) return;
-      promised += next.bytes;
-      this.#waiters.shift();
-      next.resolve();
-    }
+  #fitsShare(bytes: number, executionId: string, promised: number): boolean {
+    const share = Math.min(this.#shareBytes, this.#windowBytes / 2);
+    if (promised + bytes > share) return false;
+    const own = this.#framesOf(executionId).reduce((total, frame) => total + sizeOf(frame), promised);
+    return own + bytes <= share;
   }
+
+  #admit(): void {
+    // A waiter pushes its frame only after its promise settles, so what is promised in this turn counts as taken.
+    let promised = 0;
+    const promisedTo = new Map<string, number>();
+    let isFull = false;
+    this.#waiters = this.#waiters.filter((waiter) => {
+      const own = promisedTo.get(waiter.executionId) ?? 0;
+      isFull ||= !this.#fits(waiter.bytes, promised);
+      if (isFull && !this.#fitsShare(waiter.bytes, waiter.executionId, own)) return true;
+      promised += waiter.bytes;
+      promisedTo.set(waiter.executionId, own + waiter.bytes);
+      waiter.resolve();
+      return false;
+    });
+  }
+}
+
+function executionOf({ header }: BufferedFrame): string | undefined {
+  return 'execution_id' in header ? (header.execution_id ?? undefined) : undefined;
 }
 
 function sizeOf({ head, payload }: Pick<BufferedFrame, 'head' | 'payload'>): number {

@@ -9,6 +9,7 @@ import {
 } from '../../shared/frames.ts';
 import { newId } from '../../shared/ids.ts';
 import { LINK_WINDOW_BYTES } from '../../shared/limits.ts';
+import { ToolNameSchema } from '../../shared/tool.ts';
 import type { UpFrame, Uplink } from '../execution/uplink.ts';
 import type { StoredFrame } from '../journal/state.ts';
 import type { Log } from '../logging/log.ts';
@@ -17,8 +18,10 @@ import { type Command, CommandAssembler } from './command-assembler.ts';
 import { type CloseCode, LinkSocket, type LinkTiming } from './link-socket.ts';
 import { ResendBuffer } from './resend-buffer.ts';
 
-/** `finished` with its receipt and other control frames do not wait for the window. */
-const CONTROL_RESERVE_BYTES = 256 * 1024;
+/** What an execution may send though others, whose readers are slow, have filled the window. */
+const EXECUTION_SHARE_BYTES = 128 * 1024;
+/** `finished` with its receipt and other control frames do not wait for the window, and an execution not beyond its share. */
+const RESERVE_BYTES = 256 * 1024 + ToolNameSchema.options.length * EXECUTION_SHARE_BYTES;
 const HEADER_ALLOWANCE_BYTES = 512;
 /** Commands that came and were not carried out yet; an edge that sends more breaks the protocol. */
 const MAX_WAITING_COMMANDS = 256;
@@ -46,7 +49,8 @@ export class SessionLink implements Uplink, TransferWire {
   readonly #streamId = newId('lnk');
   readonly #buffer = new ResendBuffer({
     windowBytes: LINK_WINDOW_BYTES,
-    reserveBytes: CONTROL_RESERVE_BYTES,
+    reserveBytes: RESERVE_BYTES,
+    shareBytes: EXECUTION_SHARE_BYTES,
   });
   readonly #assembler = new CommandAssembler();
   readonly #socket: LinkSocket<SessionLinkDown>;
@@ -71,6 +75,7 @@ export class SessionLink implements Uplink, TransferWire {
         session_id: options.sessionId,
         epoch: options.epoch,
         stream_id: this.#streamId,
+        lanes: true,
       }),
       onFrame: (header, payload) => this.#receive(header, payload),
       bundles: true,
@@ -124,8 +129,12 @@ export class SessionLink implements Uplink, TransferWire {
     return this.#socket.isEstablished && this.#socket.send(encodeFrameHead(frame), payload);
   }
 
-  waitForRoom(payloadBytes: number, signal?: AbortSignal): Promise<void> {
-    return this.#buffer.waitForRoom(payloadBytes + HEADER_ALLOWANCE_BYTES, signal);
+  waitForRoom(payloadBytes: number, executionId: string, signal?: AbortSignal): Promise<void> {
+    return this.#buffer.waitForRoom(payloadBytes + HEADER_ALLOWANCE_BYTES, executionId, signal);
+  }
+
+  hasRoom(payloadBytes: number, executionId: string): boolean {
+    return this.#buffer.hasRoom(payloadBytes + HEADER_ALLOWANCE_BYTES, executionId);
   }
 
   whenAcknowledged(seq: number): Promise<void> {
@@ -145,7 +154,9 @@ export class SessionLink implements Uplink, TransferWire {
       case 'ack':
         if (!this.#socket.isEstablished) return 'an ack before the welcome';
         if (header.epoch !== this.#options.epoch) return undefined;
-        return this.#buffer.acknowledge(header.seq) ? undefined : 'an ack of a frame that was not sent';
+        return this.#buffer.acknowledge(header.seq, header.beyond)
+          ? undefined
+          : 'an ack of a frame that was not sent';
       case 'command': {
         if (!this.#socket.isEstablished) return 'a command before the welcome';
         const assembled = this.#assembler.add(header, payload);

@@ -132,7 +132,8 @@ export class OutputRecorder {
     this.#pumpEnd ??= new AbortController();
     const { signal } = this.#pumpEnd;
     for (let stream = this.#due(); stream !== undefined; stream = this.#due()) {
-      await this.#uplink.waitForRoom(Math.min(stream.queue.waitingBytes, OUTPUT_FRAME_BYTES), signal);
+      const bytes = Math.min(stream.queue.waitingBytes, OUTPUT_FRAME_BYTES);
+      await this.#uplink.waitForRoom(bytes, this.#executionId, signal);
       if (signal.aborted) return;
       const cut = stream.queue.cut(false);
       if (cut === undefined) continue;

@@ -16,6 +16,7 @@ import {
   UNKNOWN_STREAM,
 } from './receipt.ts';
 import { boundedError, resultParts } from './result-parts.ts';
+import type { Turns } from './turns.ts';
 import type { OutgoingFrame, Uplink } from './uplink.ts';
 
 export interface RunContext {
@@ -23,7 +24,9 @@ export interface RunContext {
   uplink: Uplink;
   host: HostFacts;
   signer: ReceiptSigner;
-  chain: ChainHead;
+  /** The head of the session's chain now. */
+  chain: () => ChainHead;
+  endings: Turns;
 }
 
 /** Of an execution whose start is in the journal. Settles when its end is sent; never rejects. */
@@ -111,18 +114,34 @@ async function conclude(
   started: StartedEntry,
   conclusion: Conclusion & { onTelling: () => void },
 ): Promise<ExecutionOutcome> {
-  const { uplink } = context;
-  const unacknowledged = uplink.unacknowledgedOf(started.execution_id);
-  const end = await seal(context, started, conclusion, unacknowledged);
-  await sendInOrder(uplink, conclusion.frames);
-  conclusion.onTelling();
-  tellFinished(context, started, end);
-  return end.outcome;
+  const { uplink, endings } = context;
+  const { execution_id: executionId } = started;
+  let { frames } = conclusion;
+  // A slow reader is waited for before the turn: ends of other tools do not wait for it. Usually there is room, and
+  // everything goes out with the end.
+  if (!uplink.hasRoom(outputBytes(frames), executionId)) {
+    await sendInOrder(uplink, frames, executionId);
+    frames = [];
+  }
+  return endings.take(async () => {
+    const unacknowledged = uplink.unacknowledgedOf(executionId);
+    const sealed = { ...context, chain: context.chain() };
+    const end = await seal(sealed, started, { ...conclusion, frames }, unacknowledged);
+    for (const { frame, payload } of frames) uplink.send(frame, payload);
+    conclusion.onTelling();
+    tellFinished(context, started, end);
+    return end.outcome;
+  });
+}
+
+function outputBytes(frames: readonly OutgoingFrame[]): number {
+  const ofOutput = frames.filter(({ frame }) => frame.type === 'output');
+  return ofOutput.reduce((total, { payload }) => total + payload.length, 0);
 }
 
 /** Signs how it ended and puts it on disk with everything that the edge may not have yet. */
 export async function seal(
-  context: Omit<RunContext, 'uplink'>,
+  context: Omit<RunContext, 'uplink' | 'chain' | 'endings'> & { chain: ChainHead },
   started: StartedEntry,
   { end, error, frames }: Conclusion,
   unacknowledged: StoredFrame[],
@@ -141,9 +160,13 @@ export async function seal(
 }
 
 /** Only output waits for the window: the rest is bounded per execution, and an end must not wait for a slow reader. */
-export async function sendInOrder(uplink: Uplink, frames: readonly OutgoingFrame[]): Promise<void> {
+export async function sendInOrder(
+  uplink: Uplink,
+  frames: readonly OutgoingFrame[],
+  executionId: string,
+): Promise<void> {
   for (const { frame, payload } of frames) {
-    if (frame.type === 'output') await uplink.waitForRoom(payload.length);
+    if (frame.type === 'output') await uplink.waitForRoom(payload.length, executionId);
     uplink.send(frame, payload);
   }
 }

@@ -1,10 +1,11 @@
-/** Runs the executions of one session, one after the other: journal, start, end, and then the next that waits. */
+/** Runs the executions of one lane of a session, one after the other: journal, start, end, and then the next that waits. */
 import { hash } from 'node:crypto';
 import { type Failure, failure } from '../../shared/errors.ts';
 import type { GrantClaims } from '../../shared/grant.ts';
 import { FIRST_PREVIOUS_SHA256 } from '../../shared/receipt.ts';
 import type { StartedEntry } from '../journal/entries.ts';
 import type { Journal } from '../journal/journal.ts';
+import type { ChainHead } from '../journal/state.ts';
 import type { Log } from '../logging/log.ts';
 import type { RunningExecution, Sandbox } from '../sandbox/port.ts';
 import { checkExecute, type ExecuteRequest, type SessionBinding } from './grant-check.ts';
@@ -12,8 +13,9 @@ import type { HostFacts, ReceiptSigner } from './receipt.ts';
 import { runExecution } from './run.ts';
 import { StdinCredit } from './stdin-credit.ts';
 import { StdinQueue } from './stdin-queue.ts';
+import type { Turns } from './turns.ts';
 import type { Uplink } from './uplink.ts';
-import { type ExecuteCommand, WaitingCommands } from './waiting-commands.ts';
+import { type ExecuteCommand, type WaitingBudget, WaitingCommands } from './waiting-commands.ts';
 
 export interface RunnerDependencies {
   journal: Journal;
@@ -42,13 +44,17 @@ export interface RunnerOptions {
   sandbox: Sandbox | null;
   uplink: Uplink;
   dependencies: RunnerDependencies;
+  /** For what waits in all lanes of the session. */
+  budget: WaitingBudget;
+  /** Of all lanes: an end takes its place in the chain of receipts and is told, and then the next. */
+  endings: Turns;
   /** A command that waited was refused after all. */
   onRefused: (claims: GrantClaims, refused: Failure) => void;
 }
 
 export class ExecutionRunner {
   readonly #options: RunnerOptions;
-  readonly #waiting = new WaitingCommands();
+  readonly #waiting: WaitingCommands;
   #current: CurrentExecution | null = null;
   /** From before the journal entry of a start until just before its end is told. */
   #isBusy = false;
@@ -59,6 +65,7 @@ export class ExecutionRunner {
 
   constructor(options: RunnerOptions) {
     this.#options = options;
+    this.#waiting = new WaitingCommands(options.budget);
   }
 
   /** Settles when the execution is started, waits, or is refused. */
@@ -126,10 +133,11 @@ export class ExecutionRunner {
     started: StartedEntry,
     call: { sandbox: Sandbox; request: ExecuteRequest },
   ): Promise<void> {
-    const { uplink, dependencies } = this.#options;
+    const { uplink, dependencies, endings } = this.#options;
     const { journal, host, signer, log } = dependencies;
-    const chain = journal.session(started.session_id)?.chain ?? { seq: 0, sha256: FIRST_PREVIOUS_SHA256 };
-    const outcome = await runExecution({ journal, host, signer, uplink, chain }, started, {
+    const chain = (): ChainHead =>
+      journal.session(started.session_id)?.chain ?? { seq: 0, sha256: FIRST_PREVIOUS_SHA256 };
+    const outcome = await runExecution({ journal, host, signer, uplink, chain, endings }, started, {
       ...call,
       onRunning: (running, flush) => {
         const credit = new StdinCredit(started.execution_id, uplink, () => this.#current === current);

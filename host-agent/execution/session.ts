@@ -9,9 +9,10 @@ import type { Sandbox } from '../sandbox/port.ts';
 import type { Transfers } from '../transfers/transfers.ts';
 import { checkBinding, checkSequence, type SessionBinding } from './grant-check.ts';
 import { GrantMemory } from './grant-memory.ts';
+import { ExecutionLanes } from './lanes.ts';
 import type { Lateness } from './lateness.ts';
 import { tellFinished } from './run.ts';
-import { ExecutionRunner, type RunnerDependencies } from './runner.ts';
+import type { RunnerDependencies } from './runner.ts';
 import { type NamedGrant, namedGrant } from './unverified-claims.ts';
 import type { Uplink } from './uplink.ts';
 
@@ -29,25 +30,31 @@ export class HostedSession {
   readonly #sandbox: Sandbox | null;
   readonly #uplink: Uplink;
   readonly #dependencies: SessionDependencies;
-  readonly #runner: ExecutionRunner;
+  readonly #runner: ExecutionLanes;
   readonly #memory = new GrantMemory();
   readonly #transfers: Transfers | null;
+  readonly #untold: ReadonlySet<string>;
   #highestSeq: number;
 
-  /** Without a sandbox (after a restart of the host) the session only answers what it knows. */
+  /**
+   * Without a sandbox (after a restart of the host) the session only answers what it knows. `untold`: executions whose
+   * ends are about to be told, in the order of their receipts.
+   */
   constructor(
     binding: SessionBinding,
     sandbox: Sandbox | null,
     uplink: Uplink,
     dependencies: SessionDependencies,
     transfers: Transfers | null = null,
+    untold: ReadonlySet<string> = new Set(),
   ) {
     this.#transfers = transfers;
+    this.#untold = untold;
     this.#binding = binding;
     this.#sandbox = sandbox;
     this.#uplink = uplink;
     this.#dependencies = dependencies;
-    this.#runner = new ExecutionRunner({
+    this.#runner = new ExecutionLanes({
       binding,
       sandbox,
       uplink,
@@ -108,7 +115,7 @@ export class HostedSession {
     if (this.#sandbox === null) return failure('sandbox_failed', 'the sandbox is gone');
     const paused = await this.#sandbox.pause();
     if (!paused.ok) return paused;
-    this.#runner.live(null)?.flush();
+    for (const live of this.#runner.live(null)) live.flush();
     await turn();
     this.#uplink.send({ type: 'paused' });
     return undefined;
@@ -149,7 +156,8 @@ export class HostedSession {
 
   /** What still runs or is being told is under way on the link already. */
   #tellAgain({ started, finished }: ExecutionState): void {
-    if (finished === null || this.#runner.isUnderWay(started.execution_id)) return;
+    const { execution_id: executionId } = started;
+    if (finished === null || this.#untold.has(executionId) || this.#runner.isUnderWay(executionId)) return;
     if (this.#uplink.isOverfull) return;
     tellFinished({ ...this.#dependencies, uplink: this.#uplink }, started, finished);
   }
@@ -163,7 +171,7 @@ export class HostedSession {
 
   /** Not waited for: an interrupt must pass a program that does not read. */
   #writeStdin(claims: GrantClaims, payload: Uint8Array): Failure | undefined {
-    const live = this.#runner.live(claims.exec);
+    const [live] = this.#runner.live(claims.exec);
     if (live === undefined) return failure('execution_not_running', 'the execution is not running');
     void live.stdin.write(payload).then((written) => {
       if (!written.ok) this.#refuse(claims, written);
@@ -173,8 +181,8 @@ export class HostedSession {
 
   #interrupt(claims: GrantClaims): Failure | undefined {
     const live = this.#runner.live(claims.exec);
-    if (live === undefined) return failure('execution_not_running', 'the execution is not running');
-    live.running.interrupt();
+    if (live.length === 0) return failure('execution_not_running', 'the execution is not running');
+    for (const { running } of live) running.interrupt();
     return undefined;
   }
 

@@ -24,7 +24,7 @@ export class StdinCredit {
       return;
     }
     this.#isWaiting = true;
-    void this.#uplink.waitForRoom(0).then(() => {
+    void this.#uplink.waitForRoom(0, this.#executionId).then(() => {
       this.#isWaiting = false;
       this.#tell();
     });

@@ -14,8 +14,13 @@ export interface OutgoingFrame {
 export interface Uplink {
   /** Numbers the frame, keeps it until it is acknowledged, and sends it when the link is up. */
   send(frame: UpFrame, payload?: Uint8Array): number;
-  /** Resolves when a frame with this much payload fits into the window, or when the signal aborts. */
-  waitForRoom(payloadBytes: number, signal?: AbortSignal): Promise<void>;
+  /**
+   * Resolves when a frame with this much payload of the execution fits, or when the signal aborts: into the window, or
+   * into a small share that each execution has, however slowly others are read.
+   */
+  waitForRoom(payloadBytes: number, executionId: string, signal?: AbortSignal): Promise<void>;
+  /** Whether that much can be sent now. */
+  hasRoom(payloadBytes: number, executionId: string): boolean;
   whenAcknowledged(seq: number): Promise<void>;
   unacknowledgedOf(executionId: string): StoredFrame[];
   /** So much is unacknowledged that answers which can be left out should be. */

@@ -10,9 +10,19 @@ export interface ExecuteCommand {
   payload: Uint8Array;
 }
 
+/** What waits in all lanes of a session together. */
+export class WaitingBudget {
+  commands = 0;
+  bytes = 0;
+}
+
 export class WaitingCommands {
+  readonly #budget: WaitingBudget;
   #commands: ExecuteCommand[] = [];
-  #bytes = 0;
+
+  constructor(budget: WaitingBudget) {
+    this.#budget = budget;
+  }
 
   /**
    * False where no more can wait. An execution waits once: of its grants the newest counts, since that one expires last.
@@ -20,21 +30,24 @@ export class WaitingCommands {
   push(command: ExecuteCommand): boolean {
     const place = this.#commands.findIndex(({ claims }) => claims.exec === command.claims.exec);
     const replaced = this.#commands[place];
-    const bytes = this.#bytes + command.payload.length - (replaced?.payload.length ?? 0);
+    const bytes = this.#budget.bytes + command.payload.length - (replaced?.payload.length ?? 0);
     if (replaced === undefined) {
-      if (this.#commands.length >= MAX_QUEUED_EXECUTIONS || bytes > MAX_WAITING_BYTES) return false;
+      if (this.#budget.commands >= MAX_QUEUED_EXECUTIONS || bytes > MAX_WAITING_BYTES) return false;
       this.#commands.push(command);
+      this.#budget.commands += 1;
     } else {
       if (replaced.claims.seq > command.claims.seq) return true;
       this.#commands[place] = command;
     }
-    this.#bytes = bytes;
+    this.#budget.bytes = bytes;
     return true;
   }
 
   shift(): ExecuteCommand | undefined {
     const command = this.#commands.shift();
-    this.#bytes -= command?.payload.length ?? 0;
+    if (command === undefined) return undefined;
+    this.#budget.commands -= 1;
+    this.#budget.bytes -= command.payload.length;
     return command;
   }
 }

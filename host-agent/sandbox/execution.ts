@@ -17,10 +17,13 @@ const PATIENCE = {
 } as const;
 
 export interface ExecutionHost {
+  /** What the sandbox had used when the call began; its peak of memory is counted anew where no other call runs. */
+  begin(): CgroupUsage;
   usage(): CgroupUsage;
-  resetPeak(): void;
   /** What went through the way out since this was asked before. */
   takeEgressBytes(): number;
+  /** Whether a process was killed for memory, and no other call has ended by it. */
+  claimMemoryKill(): boolean;
   /** Kills the sandbox because its guest does not obey. */
   abandon(): void;
   /** The program is about to be stopped, for which it has to run. */
@@ -52,8 +55,7 @@ export class Execution implements RunningExecution {
   constructor(host: ExecutionHost, { timeoutMs, formerCpuMs = 0, sink, run }: ExecutionRequest) {
     this.#host = host;
     this.#gate = new OutputGate(sink);
-    host.resetPeak();
-    const usage = host.usage();
+    const usage = host.begin();
     this.#before = { ...usage, cpuMs: usage.cpuMs - formerCpuMs };
     this.#tool = run(this.#gate.pass);
     this.#clock = new RunClock(timeoutMs, () => this.#stop('timeout'));
@@ -110,6 +112,7 @@ export class Execution implements RunningExecution {
       before: this.#before,
       after: this.#host.usage(),
       egressBytes: this.#host.takeEgressBytes(),
+      claimMemoryKill: () => this.#host.claimMemoryKill(),
     });
   }
 

@@ -12,6 +12,8 @@ export interface OutcomeInput {
   before: CgroupUsage;
   after: CgroupUsage;
   egressBytes: number;
+  /** Asked only of a call that failed by itself. */
+  claimMemoryKill: () => boolean;
 }
 
 export function toolOutcome(input: OutcomeInput): ToolOutcome {
@@ -33,13 +35,13 @@ export function toolOutcome(input: OutcomeInput): ToolOutcome {
   };
 }
 
-function statusOf({ end, cause, lost, before, after }: OutcomeInput): ToolOutcome['status'] {
+function statusOf({ end, cause, lost, claimMemoryKill }: OutcomeInput): ToolOutcome['status'] {
   if (cause === 'timeout') return 'timeout';
   if (end.status === 'lost') return statusOfLost(lost);
   if (end.status === 'succeeded') return 'succeeded';
   if (cause === 'interrupt') return 'interrupted';
   // A process of the call died for memory while the sandbox lived on; its exit code does not tell.
-  if (after.oomKills > before.oomKills) return 'oom';
+  if (claimMemoryKill()) return 'oom';
   // Without our asking, a program that interrupts itself has ended by itself.
   return 'failed';
 }

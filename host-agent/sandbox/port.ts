@@ -60,7 +60,7 @@ export interface RestoredSandbox {
 
 export interface Sandbox {
   id: string;
-  /** The caller serialises: one execution at a time. */
+  /** The caller serialises: one execution of a tool at a time, and those of different tools at once. */
   execute(call: ToolCall, sink: OutputSink): RunningExecution;
   /** Beside executions, as many at once as the caller lets. */
   files: SandboxFiles;

@@ -10,6 +10,7 @@ import { type RunningCall, takeCheckpoint } from './checkpoint/checkpoint.ts';
 import { Execution, type ExecutionRequest } from './execution.ts';
 import type { SandboxFiles } from './files/port.ts';
 import type { Freezer } from './freezer.ts';
+import { MemoryKills } from './memory-kills.ts';
 import type { Checkpoint, LostReason, OutputSink, RunningExecution, Sandbox, ToolCall } from './port.ts';
 import type { GuestPrograms } from './programs/guest-programs.ts';
 import { type RunningTool, runTool, type ToolPlace } from './tools/tool.ts';
@@ -71,8 +72,8 @@ export class RunscSandbox implements Sandbox {
   readonly lost: Promise<{ reason: LostReason }>;
   readonly #parts: SandboxParts;
   readonly #cleanedUp: Promise<void>;
-  readonly #executions = new Set<Execution>();
-  #call: RunningCall | undefined;
+  readonly #executions = new Map<Execution, RunningCall>();
+  readonly #memoryKills = new MemoryKills();
   #destroying = false;
   #isPaused = false;
   #lostReason: LostReason | undefined;
@@ -125,7 +126,7 @@ export class RunscSandbox implements Sandbox {
     return takeCheckpoint(
       {
         ...parts,
-        runningCall: () => this.#call,
+        runningCalls: () => [...this.#executions.values()],
         isPaused: () => this.#isPaused,
         thaw: () => host.thaw(),
         freeze: () => host.freeze(),
@@ -137,25 +138,23 @@ export class RunscSandbox implements Sandbox {
   }
 
   #begin(call: Omit<RunningCall, 'execution'>, request: ExecutionRequest): Execution {
-    const { host, freezer } = this.#parts;
+    const { freezer } = this.#parts;
     const letSleep = freezer.hold();
     const execution = new Execution(
       {
+        begin: () => this.#beginCall(),
         usage: () => this.#usage(),
-        resetPeak: () => host.resetPeak(),
         takeEgressBytes: () => this.#takeEgressBytes(),
+        claimMemoryKill: () => this.#memoryKills.claim(this.#usage().oomKills),
         abandon: () => void this.destroy(),
         stopping: () => this.#runFor(execution),
       },
       request,
     );
-    const current = { ...call, execution };
-    this.#call = current;
-    // A set and not a promise: a promise that lives as long as the sandbox would keep every execution alive.
-    this.#executions.add(execution);
+    // Kept here and not by a promise: one that lives as long as the sandbox would keep every execution alive.
+    this.#executions.set(execution, { ...call, execution });
     void execution.finished.then(() => {
       this.#executions.delete(execution);
-      if (this.#call === current) this.#call = undefined;
       letSleep();
     });
     if (this.#lostReason !== undefined) execution.sandboxLost(this.#lostReason);
@@ -170,12 +169,12 @@ export class RunscSandbox implements Sandbox {
   async pause(): Promise<Outcome<null>> {
     const { freezer, host } = this.#parts;
     // What is being stopped runs until it is; that is bounded.
-    await Promise.all([...this.#executions].map(({ stopped }) => stopped));
+    await Promise.all([...this.#executions.keys()].map(({ stopped }) => stopped));
     if (this.#destroying || this.#lostReason !== undefined) {
       return failure('sandbox_failed', 'the sandbox is gone');
     }
     this.#isPaused = true;
-    for (const execution of this.#executions) execution.pause();
+    for (const execution of this.#executions.keys()) execution.pause();
     const untilMs = performance.now() + FREEZE_PATIENCE_MS;
     let isFrozen = freezer.pause() && host.isFrozen();
     while (!isFrozen && freezer.frozen && performance.now() < untilMs) {
@@ -196,7 +195,7 @@ export class RunscSandbox implements Sandbox {
     if (!this.#isPaused) return;
     this.#isPaused = false;
     this.#parts.freezer.resume();
-    for (const execution of this.#executions) execution.resume();
+    for (const execution of this.#executions.keys()) execution.resume();
   }
 
   /** A program that is stopped while everything stands still runs as long as that takes, and the rest with it. */
@@ -262,9 +261,17 @@ export class RunscSandbox implements Sandbox {
     const oom = this.#usage().oomKills > killsBefore;
     const reason = this.#destroying ? 'destroyed' : oom ? 'oom' : 'crashed';
     this.#lostReason = reason;
-    for (const execution of this.#executions) execution.sandboxLost(reason);
+    for (const execution of this.#executions.keys()) execution.sandboxLost(reason);
     const lastLine = (): string => stderr.text().trim().split('\n').at(-1) ?? '';
     return { reason, exitCode: exit.exitCode, lastLine };
+  }
+
+  #beginCall(): CgroupUsage {
+    const othersRun = this.#executions.size > 0;
+    if (!othersRun) this.#parts.host.resetPeak();
+    const usage = this.#usage();
+    this.#memoryKills.begin(usage.oomKills, othersRun);
+    return usage;
   }
 
   /** What was read last stays the answer once the control group is gone. */

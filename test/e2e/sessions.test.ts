@@ -35,6 +35,32 @@ describe('R33 calls at once in one session', () => {
     expect([a.stdout, b.stdout, d.value]).toEqual(['a /tmp\n', 'b /\n', '1']);
   });
 
+  test('R33 of different tools run beside each other, each with its own output, stop and end', async () => {
+    // Each waits for what the other does, so neither can have ended before the other began.
+    const [python, shell] = await Promise.all([
+      session().py(
+        `import os, time\nfor i in range(300):\n  print('p', i)\nopen('/tmp/from-python', 'w').close()\n` +
+          `while not os.path.exists('/tmp/from-shell'): time.sleep(0.01)\nprint('p end')`,
+      ),
+      session().sh(
+        'for i in $(seq 0 299); do echo s $i; done; touch /tmp/from-shell; ' +
+          'until [ -e /tmp/from-python ]; do sleep 0.01; done; echo s end',
+      ),
+    ]);
+    const lines = (letter: string) =>
+      `${Array.from({ length: 300 }, (_, index) => `${letter} ${index}\n`).join('')}${letter} end\n`;
+    expect([python.status, python.stdout]).toEqual(['succeeded', lines('p')]);
+    expect([shell.status, shell.stdout]).toEqual(['succeeded', lines('s')]);
+
+    const sleeping = await session().detach('python', { code: 'kept = 5\nimport time\ntime.sleep(60)' });
+    const late = await session().sh('sleep 30', { timeoutMs: 500 });
+    expect(late.status).toBe('timeout');
+    expect((await session().execution(sleeping.execution_id)).status).toMatch(/granted|running/);
+    await session().interrupt(sleeping.execution_id);
+    expect((await session().ended(sleeping.execution_id, 15_000)).status).toBe('interrupted');
+    expect((await session().py('kept')).value).toBe('5');
+  });
+
   test('R33 all get an answer of their own when there are fifty', async () => {
     const results = await Promise.all(
       Array.from({ length: 50 }, (_, index) =>

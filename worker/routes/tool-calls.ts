@@ -102,7 +102,10 @@ interface Run {
   keyOf: (index: number) => Promise<Idempotency | null>;
 }
 
-/** All are accepted, one after the other, before any is waited for: they run in this order, without gaps. */
+/**
+ * They run in this order. Those of one tool are accepted one after the other before any is waited for, so there are no
+ * gaps between them; another tool would run beside them, so it comes when they have ended.
+ */
 async function runCalls(run: Run): Promise<Outcome<Execution>[]> {
   const { session, prepared } = run;
   if (!prepared.some(({ call }) => call.ok)) {
@@ -110,8 +113,16 @@ async function runCalls(run: Run): Promise<Outcome<Execution>[]> {
     unwrap(await session.call((stub) => stub.describe(session.caller), SAFE));
   }
   const accepted: Outcome<AttendedCall>[] = [];
+  let before: { tool: string; calls: AttendedCall[] } = { tool: '', calls: [] };
   for (const [index, { call }] of prepared.entries()) {
-    accepted.push(call.ok ? await accept(run, index, call.value) : call);
+    const tool = call.ok && call.value.performance === undefined ? call.value.call.tool_name : before.tool;
+    if (tool !== before.tool) {
+      await Promise.all(before.calls.map(awaitCall));
+      before = { tool, calls: [] };
+    }
+    const taken = call.ok ? await accept(run, index, call.value) : call;
+    if (taken.ok) before.calls.push(taken.value);
+    accepted.push(taken);
   }
   return Promise.all(accepted.map(async (call) => (call.ok ? awaitCall(call.value) : call)));
 }

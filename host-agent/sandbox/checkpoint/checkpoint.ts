@@ -31,7 +31,7 @@ export interface CheckpointSubject {
   /** Of the programs in it, and of the user that they run as. */
   guest: string;
   userId: number;
-  runningCall(): RunningCall | undefined;
+  runningCalls(): readonly RunningCall[];
   isPaused(): boolean;
   /** Whatever the freezer says. */
   thaw(): void;
@@ -95,7 +95,7 @@ class Stillness {
     if (!(await this.#settled())) {
       return failure('suspend_failed', 'something is under way in the sandbox that does not come to its end');
     }
-    this.#call = this.#subject.runningCall();
+    this.#call = this.#subject.runningCalls()[0];
     this.#call?.execution.pause();
     const kernel = tools.python.channelId;
     const stood = await link.standStill(kernel === undefined ? [] : [kernel], STAND_STILL_TIMEOUT_MS);
@@ -115,7 +115,8 @@ class Stillness {
     const { link, tools, programs } = this.#subject;
     const untilMs = performance.now() + SETTLE_TIMEOUT_MS;
     for (;;) {
-      const call = this.#subject.runningCall();
+      const calls = this.#subject.runningCalls();
+      const [call, ...others] = calls;
       const isSettled = await Promise.race([
         Promise.all([
           tools.python.settled(),
@@ -123,19 +124,26 @@ class Stillness {
           tools.shell.settled(),
           // A call of the file tool is short, and what is being stopped ends soon.
           call?.tool === 'file' ? call.execution.finished : call?.execution.stopped,
+          // A checkpoint carries one call: of several, all but one have to end.
+          others.length > 0 && Promise.race(calls.map(({ execution }) => execution.finished)),
         ]).then(() => true),
         wait(Math.max(0, untilMs - performance.now()), false, { ref: false }),
       ]);
       if (!isSettled || performance.now() > untilMs) return false;
-      if (!link.isBusy && !programs.isBusy && this.#subject.runningCall() === call) return true;
+      if (!link.isBusy && !programs.isBusy && this.#isOnly(call)) return true;
       await wait(SETTLE_PAUSE_MS);
     }
+  }
+
+  #isOnly(call: RunningCall | undefined): boolean {
+    const calls = this.#subject.runningCalls();
+    return calls.length <= 1 && calls[0] === call;
   }
 }
 
 async function carry(subject: CheckpointSubject): Promise<CarriedSandbox> {
   const { link, place, tools, programs, guest, userId } = subject;
-  const call = subject.runningCall();
+  const [call] = subject.runningCalls();
   return {
     v: 1,
     guest,

@@ -30,7 +30,11 @@ class RecordedUplink implements Uplink {
     return this.sent.length;
   }
 
-  waitForRoom(_bytes: number, signal?: AbortSignal): Promise<void> {
+  hasRoom(): boolean {
+    return true;
+  }
+
+  waitForRoom(_bytes: number, _executionId: string, signal?: AbortSignal): Promise<void> {
     if (!this.#isShut) return Promise.resolve();
     return new Promise((resolve) => {
       this.#waiting.push(resolve);

@@ -16,6 +16,10 @@ class FakeUplink implements Uplink {
     return this.room.promise;
   }
 
+  hasRoom(): boolean {
+    return !this.isOverfull;
+  }
+
   async whenAcknowledged(): Promise<void> {}
 
   unacknowledgedOf(): [] {

@@ -33,8 +33,9 @@ function play({ timeoutMs = 60_000, obeys = true }): Played {
   const execution: Execution = new Execution(
     {
       usage: () => ({ oomKills: 0, cpuMs: 0, peakMemoryBytes: 0 }),
-      resetPeak: () => undefined,
       takeEgressBytes: () => 0,
+      begin: () => ({ oomKills: 0, cpuMs: 0, peakMemoryBytes: 0 }),
+      claimMemoryKill: () => false,
       abandon: () => {
         abandoned += 1;
         execution.sandboxLost('destroyed');

@@ -11,7 +11,9 @@ const ENDED: OutcomeInput = {
   before: QUIET,
   after: QUIET,
   egressBytes: 7,
+  claimMemoryKill: () => false,
 };
+const KILL = { after: KILLED, claimMemoryKill: () => true };
 const FAILED = toolEnd({ status: 'failed', exitCode: 1 });
 const LOST = toolEnd({ status: 'lost', stateLost: true });
 
@@ -20,11 +22,11 @@ describe('the status of an execution', () => {
     ['succeeded', {}],
     ['failed', { end: FAILED }],
     ['failed', { end: toolEnd({ status: 'interrupted' }) }],
-    ['succeeded', { after: KILLED }],
-    ['oom', { end: FAILED, after: KILLED }],
-    ['failed', { end: FAILED, before: KILLED, after: KILLED }],
+    ['succeeded', KILL],
+    ['oom', { end: FAILED, ...KILL }],
+    ['failed', { end: FAILED, after: KILLED }],
     ['timeout', { end: FAILED, cause: 'timeout' }],
-    ['timeout', { end: FAILED, cause: 'timeout', after: KILLED }],
+    ['timeout', { end: FAILED, cause: 'timeout', ...KILL }],
     ['timeout', { cause: 'timeout' }],
     ['timeout', { end: LOST, cause: 'timeout', lost: 'destroyed' }],
     ['interrupted', { end: FAILED, cause: 'interrupt' }],

@@ -2,6 +2,7 @@
  * What of the host's stream of frames was taken in, is kept, and was acknowledged. Frames are kept in batches: a write
  * costs as much as a round trip, and an acknowledgement is worth nothing before it.
  */
+import type { SelectiveAck } from './link.ts';
 import type { EventLogs } from './logs.ts';
 
 const BATCH_BYTES = 262_144;
@@ -10,7 +11,9 @@ const BATCH_MS = 10;
 export interface AcknowledgementPort {
   /** Writes what is pending, and `lastSeq` with it. */
   write(lastSeq: number): void;
-  send(seq: number): void;
+  /** `beyond` is worth sending only to a host that takes it. */
+  send(seq: number, beyond: SelectiveAck | undefined): void;
+  takesSelective(): boolean;
 }
 
 export class Acknowledgement {
@@ -18,6 +21,7 @@ export class Acknowledgement {
   readonly #port: AcknowledgementPort;
   #seen: number;
   #sent = 0;
+  #sentBeyond = 0;
   #bytes = 0;
   #isDirty = false;
   /** When the oldest frame that waits for a batch came; undefined when none waits. */
@@ -39,6 +43,7 @@ export class Acknowledgement {
       this.#seen = 0;
     }
     this.#sent = this.#ackable();
+    this.#sentBeyond = 0;
     return this.#sent;
   }
 
@@ -99,9 +104,18 @@ export class Acknowledgement {
   flush(): void {
     this.#write();
     const ackable = this.#ackable();
-    if (ackable <= this.#sent) return;
-    this.#sent = ackable;
-    this.#port.send(ackable);
+    const beyond = ackable < this.#seen ? this.#beyond() : undefined;
+    if (ackable <= this.#sent && beyond === undefined) return;
+    this.#sent = Math.max(this.#sent, ackable);
+    this.#sentBeyond = beyond?.seq ?? this.#sentBeyond;
+    this.#port.send(this.#sent, beyond);
+  }
+
+  /** A slow reader of one execution must not take the room of the others. */
+  #beyond(): SelectiveAck | undefined {
+    if (this.#seen <= this.#sentBeyond || !this.#port.takesSelective()) return undefined;
+    const held = this.#logs.heldBesideOthers;
+    return held.length === 0 ? undefined : { seq: this.#seen, held };
   }
 
   #write(): void {

@@ -1,4 +1,4 @@
-/** Sends executions to the host: one at a time, in the order of their acceptance. */
+/** Sends executions to the host: of each tool one at a time, in the order of their acceptance. */
 import { sha256Hex } from '../../../shared/digest.ts';
 import { utf8 } from '../../../shared/encoding.ts';
 import { type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
@@ -23,8 +23,8 @@ const RESEND_GRACE_MS = TERMINAL_GRACE_MS - 20_000;
 const COMMAND_TIMEOUT_MS = 30_000;
 
 export interface DispatchPort {
-  /** Whether the host may still be at a call that was given up: it would refuse another. */
-  isHostBusy(): boolean;
+  /** Whether the host may still be at a call of this lane that was given up, or says soon that it lost its sandbox. */
+  isHostBusy(lane: string): boolean;
   /** Makes the sandbox and its link usable; calls `pump` again when they are. */
   prepare(): void;
   sent(record: ExecutionRecord): void;
@@ -60,7 +60,7 @@ export class Dispatch {
    * behind others, it is written as it is.
    */
   async take(record: ExecutionRecord): Promise<void> {
-    const isNext = !this.#granting && this.#executions.open[0] === record;
+    const isNext = !this.#granting && this.#next() === record;
     if (!isNext) this.#executions.store(record);
     try {
       await this.pump();
@@ -69,29 +69,52 @@ export class Dispatch {
     }
   }
 
-  /** Sends the next execution if nothing is in the way. */
+  /** Sends what is next in each lane that is free. */
   async pump(): Promise<void> {
-    if (this.#granting || this.#row.maybe === undefined || !this.#mayStart) return;
-    if (this.#executions.inFlight !== undefined) return;
-    const next = this.#executions.firstToSend;
-    if (next === undefined) return;
-    this.#link().dropIfSilent(Date.now());
-    if (this.#row.record.sandbox !== 'ready' || !this.#link().isUp) {
-      this.#port.prepare();
-      return;
-    }
+    if (this.#granting) return;
     this.#granting = true;
     try {
-      await this.#inTurn(() => this.#grant(next, () => this.#mayStart));
+      // What was cancelled, or lost its sandbox, while its grant was signed has left the way free, so it is looked again.
+      for (let next = this.#sendable(); next !== undefined; next = this.#sendable()) {
+        const record = next;
+        await this.#inTurn(() => this.#grant(record, () => this.#mayStart(record)));
+      }
     } finally {
       this.#granting = false;
     }
-    // What was cancelled, or lost its sandbox, while its grant was signed has left the way free.
-    if (isTerminal(next.status) || isToBeSent(next)) await this.pump();
   }
 
-  get #mayStart(): boolean {
-    return this.#row.record.state === 'running' && !this.#port.isHostBusy();
+  /** The next execution, where there is a sandbox to send it to. */
+  #sendable(): ExecutionRecord | undefined {
+    if (this.#row.maybe?.state !== 'running') return undefined;
+    const next = this.#next();
+    if (next === undefined) return undefined;
+    this.#link().dropIfSilent(Date.now());
+    if (this.#row.record.sandbox === 'ready' && this.#link().isUp) return next;
+    this.#port.prepare();
+    return undefined;
+  }
+
+  /** The first that waits in a lane in which nothing runs. */
+  #next(): ExecutionRecord | undefined {
+    const { open } = this.#executions;
+    const busy = new Set(open.filter((record) => !isToBeSent(record)).map((record) => this.laneOf(record)));
+    return open.find((record) => {
+      if (!isToBeSent(record)) return false;
+      const lane = this.laneOf(record);
+      if (!busy.has(lane) && !this.#port.isHostBusy(lane)) return true;
+      busy.add(lane);
+      return false;
+    });
+  }
+
+  /** Each tool runs beside the others, where the host can: nothing of one waits for another. */
+  laneOf({ tool }: ExecutionRecord): string {
+    return this.#link().hasLanes ? tool : '';
+  }
+
+  #mayStart(record: ExecutionRecord): boolean {
+    return this.#row.record.state === 'running' && !this.#port.isHostBusy(this.laneOf(record));
   }
 
   /** Again after a lost link: a host that has the execution already knows it by its id. */

@@ -16,7 +16,7 @@ import type { ExecutionRecord, OutputPiece, PartPiece } from './records.ts';
 import type { ExecutionContent } from './result.ts';
 import { type OutputExtent, type SessionStore, TAIL_ROWS_FROM } from './store.ts';
 
-export type LoggedExecution = Pick<ExecutionRecord, 'n' | 'sentAtMs' | 'timeoutMs'>;
+export type LoggedExecution = Pick<ExecutionRecord, 'n' | 'executionId' | 'sentAtMs' | 'timeoutMs'>;
 
 /** Where a reader stands. */
 export interface ReaderPosition {
@@ -95,6 +95,10 @@ export class EventLog {
     // Once a frame did not fit, the window must not open again: what came since then is in no row.
     this.#windowOpen = this.#windowBytes + MAX_FRAME_BYTES <= REPLAY_WINDOW_BYTES;
     this.#nextPart = extent.nextPart;
+  }
+
+  get executionId(): string {
+    return this.#record.executionId;
   }
 
   get pendingBytes(): number {

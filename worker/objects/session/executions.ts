@@ -88,9 +88,9 @@ export class Executions {
     return this.#history.contentBytes;
   }
 
-  /** The one that the host has, if any. */
-  get inFlight(): ExecutionRecord | undefined {
-    return this.#open.find((record) => !isToBeSent(record));
+  /** Those that the host has. */
+  get inFlight(): readonly ExecutionRecord[] {
+    return this.#open.filter((record) => !isToBeSent(record));
   }
 
   get firstToSend(): ExecutionRecord | undefined {

@@ -31,9 +31,13 @@ const AttachmentSchema = SessionLinkIdentitySchema.extend({
   linkedAtMs: z.number(),
   /** What its host and this edge both speak. */
   protocol: z.int().default(1),
+  /** Whether the host runs executions of different tools at the same time. */
+  lanes: z.boolean().default(false),
 });
 type SocketState = z.infer<typeof AttachmentSchema>;
 type Hello = Extract<SessionLinkUp, { type: 'hello' }>;
+/** Frames beyond those that are acknowledged in a row: all but those of some executions. */
+export type SelectiveAck = NonNullable<Extract<SessionLinkDown, { type: 'ack' }>['beyond']>;
 
 export interface LinkHandlers {
   /** The stream continues or begins; gives the highest frame of it that is kept. */
@@ -79,11 +83,16 @@ export class SessionLink {
     return this.#current !== undefined;
   }
 
+  get hasLanes(): boolean {
+    return this.#current !== undefined && this.#state(this.#current)?.lanes === true;
+  }
+
   accept(identity: SessionLinkIdentity): Response {
     const { 0: client, 1: server } = new WebSocketPair();
     this.#context.acceptWebSocket(server);
     const { nonce, frame } = newChallenge();
-    this.#write(server, { ...identity, phase: 'challenged', nonce, linkedAtMs: 0, protocol: 1 });
+    const state = { phase: 'challenged', nonce, linkedAtMs: 0, protocol: 1, lanes: false } as const;
+    this.#write(server, { ...identity, ...state });
     server.send(frame);
     return new Response(null, { status: 101, webSocket: client });
   }
@@ -99,8 +108,8 @@ export class SessionLink {
     }
   }
 
-  acknowledge(seq: number): void {
-    const frame: SessionLinkDown = { type: 'ack', epoch: this.#row.record.epoch, seq };
+  acknowledge(seq: number, beyond?: SelectiveAck): void {
+    const frame: SessionLinkDown = { type: 'ack', epoch: this.#row.record.epoch, seq, beyond };
     this.send([encodeFrame(frame)]);
   }
 
@@ -237,7 +246,7 @@ export class SessionLink {
   #link(socket: WebSocket, state: SocketState, hello: Hello): undefined {
     for (const other of this.#linkedSockets()) if (other !== socket) this.#retire(other);
     this.#current = socket;
-    this.#write(socket, { ...state, phase: 'linked', linkedAtMs: Date.now() });
+    this.#write(socket, { ...state, phase: 'linked', linkedAtMs: Date.now(), lanes: hello.lanes === true });
     const ackedSeq = this.#handlers.streamBegins(hello.stream_id);
     this.#row.patch({ hostKeyX: state.publicKeyX, linkDownAtMs: null });
     const welcome: SessionLinkDown = {

@@ -93,4 +93,11 @@ export class EventLogs {
     }
     return held;
   }
+
+  /** Executions of which frames are held, where others have frames that are not. */
+  get heldBesideOthers(): string[] {
+    const open = [...this.#logs.values()].filter((log) => !log.hasEnded);
+    const held = open.filter((log) => log.heldFrom !== undefined);
+    return held.length < open.length ? held.map((log) => log.executionId) : [];
+  }
 }

@@ -179,7 +179,10 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   ): Promise<Outcome<{ execution_id: string | null }>> {
     const { row, executions, dispatch } = this.#parts;
     if (row.ownedBy(caller) === undefined) return notFound();
-    const record = executionId === null ? executions.open[0] : executions.find(executionId);
+    const [first, ...others] = executions.inFlight;
+    const record = executionId === null ? (first ?? executions.open[0]) : executions.find(executionId);
+    // Without a name, whatever runs is meant.
+    if (executionId === null) for (const other of others) await dispatch.interrupt(other);
     if (record === undefined) {
       return executionId === null
         ? success({ execution_id: null })

@@ -57,8 +57,8 @@ export class SessionRuntime {
   readonly #intake: Intake;
   readonly #recovery: Recovery;
   readonly #port: RuntimePort;
-  /** A call that was given up and that the host was asked to stop. */
-  #abandoned: { record: ExecutionRecord; timer: ReturnType<typeof setTimeout> } | undefined;
+  /** By lane, calls that were given up and that the host was asked to stop. */
+  readonly #abandoned = new Map<string, { n: number; timer: ReturnType<typeof setTimeout> }>();
 
   /** The host has begun a new stream: it was started anew, and says in a moment that the sandbox is gone. */
   #lossTimer: ReturnType<typeof setTimeout> | undefined;
@@ -91,7 +91,8 @@ export class SessionRuntime {
           this.executions.flush();
           row.patch({ lastSeq });
         }),
-      send: (seq) => this.link.acknowledge(seq),
+      send: (seq, beyond) => this.link.acknowledge(seq, beyond),
+      takesSelective: () => this.link.hasLanes,
     });
     this.executions = new Executions(row, store, this.logs, {
       lastSeq: () => this.#acknowledgement.seen,
@@ -113,7 +114,7 @@ export class SessionRuntime {
       {
         isLinkUp: () => this.link.isUp,
         hasWork: () =>
-          this.executions.inFlight === undefined &&
+          this.executions.inFlight.length === 0 &&
           (this.transfers.isWaiting || this.executions.firstToSend !== undefined),
         usable: () => {
           this.transfers.usable();
@@ -133,8 +134,8 @@ export class SessionRuntime {
       configuration,
       link,
       port: {
-        isHostBusy: () =>
-          this.#abandoned !== undefined || this.#lossTimer !== undefined || this.pausing.isPending,
+        isHostBusy: (lane) =>
+          this.#abandoned.has(lane) || this.#lossTimer !== undefined || this.pausing.isPending,
         prepare: () => {
           this.#recovery.start();
           this.look();
@@ -182,7 +183,8 @@ export class SessionRuntime {
         receiptRefused: () => this.#receiptRefused(),
         useless: () => this.link.tookUseless(),
         endedLate: (record) => {
-          if (this.#abandoned?.record.n === record.n) this.#isFree();
+          const lane = this.dispatch.laneOf(record);
+          if (this.#abandoned.get(lane)?.n === record.n) this.#isFree(lane);
         },
       },
     });
@@ -290,7 +292,7 @@ export class SessionRuntime {
     this.transfers.linkDown();
     this.pausing.cancel(failure('sandbox_failed', 'the sandbox is gone'));
     this.deadlines.shorten(this.executions.open, Date.now());
-    if (this.executions.inFlight === undefined) void this.dispatch.pump();
+    if (this.executions.inFlight.length === 0) void this.dispatch.pump();
   }
 
   /** Its host and this object no longer mean the same chain: the next sandbox begins at the head known here. */
@@ -303,7 +305,8 @@ export class SessionRuntime {
     for (const record of this.executions.open.slice()) {
       if (!isToBeSent(record)) this.executions.end(record, { status: 'unknown', reason: 'receipt_refused' });
     }
-    this.#isFree();
+    for (const lane of this.#abandoned.keys()) this.#isFree(lane);
+    void this.dispatch.pump();
   }
 
   /** Nothing of it ran. One that no sandbox takes is refused in the end. */
@@ -317,15 +320,17 @@ export class SessionRuntime {
     // Whatever still runs of it should not meet the next call, which therefore waits a moment.
     if (this.link.isUp) {
       void this.dispatch.interrupt(record);
-      const timer = setTimeout(() => this.#isFree(), STOP_GRACE_MS);
-      this.#abandoned = { record, timer };
+      const lane = this.dispatch.laneOf(record);
+      clearTimeout(this.#abandoned.get(lane)?.timer ?? null);
+      const timer = setTimeout(() => this.#isFree(lane), STOP_GRACE_MS);
+      this.#abandoned.set(lane, { n: record.n, timer });
     }
     this.executions.end(record, { status: 'unknown', reason: 'host_unresponsive' });
   }
 
-  #isFree(): void {
-    clearTimeout(this.#abandoned?.timer ?? null);
-    this.#abandoned = undefined;
+  #isFree(lane: string): void {
+    clearTimeout(this.#abandoned.get(lane)?.timer ?? null);
+    this.#abandoned.delete(lane);
     void this.dispatch.pump();
   }
 
