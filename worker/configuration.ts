@@ -14,6 +14,7 @@ import { type KeySet, signKeySet } from '../shared/key-set.ts';
 import { type ResourceClasses, ResourceClassesSchema } from '../shared/resource-class.ts';
 import type { Env } from './env.ts';
 import { type Issuer, IssuersSchema, isLoopbackHttp, issuerOf } from './identity/issuer.ts';
+import { type OwnIssuer, ownIssuerOf } from './identity/own-issuer.ts';
 import { type PoolFacts, PoolsSchema } from './placement/pools.ts';
 
 export interface SigningKey {
@@ -26,7 +27,12 @@ export interface SigningKey {
 export interface Configuration {
   /** Origin of this edge: issuer of grants, and the resource that access tokens are for. */
   origin: string;
+  /** Those that are configured. */
   issuers: ReadonlyMap<string, Issuer>;
+  /** The edge itself, for tokens that it gives for API keys. */
+  ownIssuer: OwnIssuer;
+  /** All whose access tokens are taken. */
+  tokenIssuers: ReadonlyMap<string, Issuer>;
   root: SigningKey;
   grant: SigningKey;
   receipt: SigningKey;
@@ -99,9 +105,13 @@ export async function readConfiguration(env: Env): Promise<Configuration> {
     grant_keys: [undated(grant)],
     receipt_keys: [undated(receipt)],
   };
+  const issuers = await readIssuers(texts.ISSUERS, origin);
+  const ownIssuer = await ownIssuerOf(origin, readIdSecret(texts.ID_SECRET));
   return {
     origin,
-    issuers: await readIssuers(texts.ISSUERS, origin),
+    issuers,
+    ownIssuer,
+    tokenIssuers: new Map([...issuers, [origin, ownIssuer.issuer]]),
     root,
     grant,
     receipt,
@@ -139,6 +149,7 @@ async function readIssuers(text: string, origin: string): Promise<ReadonlyMap<st
   const entries = parseBinding('ISSUERS', IssuersSchema, parseJson('ISSUERS', text));
   const issuers = new Map<string, Issuer>();
   for (const entry of entries) {
+    if (entry.issuer === origin) throw new ConfigurationError('ISSUERS names the edge itself');
     if (issuers.has(entry.issuer)) throw new ConfigurationError(`ISSUERS names ${entry.issuer} twice`);
     const issuer = await issuerOf(entry, { plainHttp: isLoopbackHttp(new URL(origin)) });
     if (!issuer.ok) throw new ConfigurationError(`ISSUERS: ${entry.issuer}: ${issuer.detail}`);
@@ -165,17 +176,21 @@ async function areOnePair(privateKey: CryptoKey, publicKey: CryptoKey): Promise<
   return crypto.subtle.verify('Ed25519', publicKey, signature, message);
 }
 
-async function readTagKey(text: string): Promise<CryptoKey> {
+function readIdSecret(text: string): Uint8Array<ArrayBuffer> {
   const secret = fromBase64Url(text);
   if (secret?.length !== 32) throw new ConfigurationError('ID_SECRET must be 32 bytes in base64url');
-  return crypto.subtle.importKey('raw', secret, { name: 'HMAC', hash: 'SHA-256' }, false, ['sign']);
+  return secret;
+}
+
+async function readTagKey(text: string): Promise<CryptoKey> {
+  return crypto.subtle.importKey('raw', readIdSecret(text), { name: 'HMAC', hash: 'SHA-256' }, false, [
+    'sign',
+  ]);
 }
 
 /** A key of its own from the same secret: what one is used for says nothing about the other. */
 async function readSecretsKey(text: string): Promise<CryptoKey> {
-  const secret = fromBase64Url(text);
-  if (secret === undefined) throw new ConfigurationError('ID_SECRET must be 32 bytes in base64url');
-  const root = await crypto.subtle.importKey('raw', secret, 'HKDF', false, ['deriveKey']);
+  const root = await crypto.subtle.importKey('raw', readIdSecret(text), 'HKDF', false, ['deriveKey']);
   const derivation = {
     name: 'HKDF',
     hash: 'SHA-256',

@@ -15,6 +15,8 @@ const REQUIRED_CLAIMS = ['iss', 'sub', 'aud', 'exp', 'iat', 'jti', 'client_id'];
 
 export interface TokenPolicy {
   issuers: ReadonlyMap<string, Issuer>;
+  /** The issuer whose tokens are of API keys. */
+  ownOrigin: string;
   nowMs: number;
   waitUntil: (promise: Promise<unknown>) => void;
 }
@@ -38,7 +40,7 @@ export async function verifyAccessToken(
   if (lookup.found === 'unknown') return refuse('kid is not a key of the issuer');
   if (!lookup.key.algorithms.includes(header.alg)) return refuse('alg is not the one of the key');
   const forged = await verifySignatureAndTimes(token, lookup.key, issuer, policy.nowMs);
-  return forged ?? principalOf(claims, issuer);
+  return forged ?? principalOf(claims, issuer, issuer.issuer === policy.ownOrigin);
 }
 
 async function verifySignatureAndTimes(
@@ -81,7 +83,11 @@ const ClaimsSchema = z.object({
   scope: z.string().max(2_048).default(''),
 });
 
-function principalOf(input: Record<string, unknown>, issuer: Issuer): Outcome<TenantPrincipal> {
+function principalOf(
+  input: Record<string, unknown>,
+  issuer: Issuer,
+  isOwn: boolean,
+): Outcome<TenantPrincipal> {
   const claims = ClaimsSchema.safeParse(input);
   if (!claims.success) {
     return refuse(`the claim ${String(claims.error.issues[0]?.path[0])} does not have its form`);
@@ -107,6 +113,8 @@ function principalOf(input: Record<string, unknown>, issuer: Issuer): Outcome<Te
     client: client_id,
     scopes,
     tokenId: jti,
+    issuedAtMs: iat * 1_000,
+    apiKeyId: isOwn ? client_id : null,
     expiresAtMs: exp * 1_000,
   });
 }

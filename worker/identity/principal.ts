@@ -8,6 +8,10 @@ export interface TenantPrincipal {
   scopes: ReadonlySet<string>;
   /** `jti` of the token. */
   tokenId: string;
+  /** `iat` of the token. */
+  issuedAtMs: number;
+  /** The API key that this edge gave the token for. */
+  apiKeyId: string | null;
   /** `exp` of the token. */
   expiresAtMs: number;
 }

@@ -3,6 +3,7 @@
  * without asking again, so the object sees a small part of the requests.
  */
 import { type Failure, failure, type Outcome } from '../../shared/errors.ts';
+import { type BarredCaller, type Bars, barOf } from '../objects/tenant/bars/bars.ts';
 import type { RequestLease } from '../objects/tenant/port.ts';
 import { Refusal } from './refusal.ts';
 
@@ -26,7 +27,7 @@ interface TenantEntry {
   bySubject: boolean;
   disabled: boolean;
   revision: number | undefined;
-  revokedTokens: ReadonlySet<string>;
+  bars: Bars;
 }
 
 export interface AdmittedCaller {
@@ -53,10 +54,10 @@ export class Admission {
   }
 
   /** Why the tenant's operator lets this token call no more, as far as is known since the last lease. */
-  barOf(tenant: string, tokenId: string): string | undefined {
-    const entry = this.#tenants.get(tenant);
-    if (entry?.disabled === true) return 'the tenant is disabled';
-    return entry?.revokedTokens.has(tokenId) === true ? 'the token is revoked' : undefined;
+  barOf(caller: BarredCaller & { tenant: string }): string | undefined {
+    const entry = this.#tenants.get(caller.tenant);
+    if (entry === undefined) return undefined;
+    return entry.disabled ? 'the tenant is disabled' : barOf(entry.bars, caller);
   }
 
   /** Spends one request, or refuses with `rate_limited`. */
@@ -94,9 +95,9 @@ export class Admission {
     const { granted, limit, remaining, by, bySubject, standing } = leased.value;
     tenant.bySubject = bySubject;
     tenant.disabled = standing.disabled;
-    if (standing.revokedTokens !== null) {
+    if (standing.bars !== null) {
       tenant.revision = standing.revision;
-      tenant.revokedTokens = new Set(standing.revokedTokens);
+      tenant.bars = standing.bars;
     }
     const entry = this.#rateOf(this.#keyOf(caller));
     entry.leased += granted;
@@ -116,7 +117,7 @@ export class Admission {
       bySubject: false,
       disabled: false,
       revision: undefined,
-      revokedTokens: new Set(),
+      bars: { tokens: [], apiKeys: [], subjects: [] },
     }));
   }
 

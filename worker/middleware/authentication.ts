@@ -35,7 +35,8 @@ export async function authenticate(arrival: Arrival, scopes: readonly string[]):
   const known = tokens.find(token.value, arrival.nowMs);
   if (known !== undefined) return known;
   const verified = await verifyAccessToken(token.value, {
-    issuers: configuration.issuers,
+    issuers: configuration.tokenIssuers,
+    ownOrigin: configuration.origin,
     nowMs: arrival.nowMs,
     waitUntil: arrival.waitUntil,
   });
@@ -122,7 +123,7 @@ async function isOperatorToken(token: string, configuration: Configuration): Pro
 }
 
 /** `WWW-Authenticate` by RFC 6750 section 3 with the metadata pointer of RFC 9728 section 5.1. */
-function challenge(
+export function challenge(
   configuration: Configuration,
   about: { scopes: readonly string[]; error?: string; description?: string },
 ): Record<string, string> {

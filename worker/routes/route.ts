@@ -178,7 +178,7 @@ async function callerOf(
     throw insufficientScope('the token has none of the scopes', needed, configuration);
   }
   c.set('rate', await admitTenant(c.env, principal, configuration));
-  const bar = admission.barOf(principal.tenant, principal.tokenId);
+  const bar = admission.barOf(principal);
   if (bar !== undefined) throw barred(bar, needed, configuration);
   return principal;
 }

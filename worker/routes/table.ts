@@ -1,4 +1,5 @@
 /** All routes: the router is made from this table, and so is the description of the API. */
+import { apiKeyRoutes } from './api-keys.ts';
 import { auditRoutes } from './audit.ts';
 import { documentRoutes } from './documents.ts';
 import { executeRoutes } from './execute.ts';
@@ -39,6 +40,7 @@ const described: Route[] = [
   ...operatorRoutes,
   ...hostDutyRoutes,
   ...tenantRoutes,
+  ...apiKeyRoutes,
   ...auditRoutes,
   ...usageRoutes,
 ];

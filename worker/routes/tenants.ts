@@ -1,12 +1,19 @@
 /** The operator's routes about tenants: who may call at all, how much, and what was used. */
 import * as z from 'zod';
 import { TenantSchema } from '../../shared/ids.ts';
-import { DaySchema, SubjectUsageSchema, TenantLimitsSchema, UsageReportSchema } from '../../shared/tenant.ts';
+import {
+  DaySchema,
+  SubjectSchema,
+  SubjectUsageSchema,
+  TenantLimitsSchema,
+  UsageReportSchema,
+} from '../../shared/tenant.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { SAFE, tenantCalls } from './object-calls.ts';
 import { notFound } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute } from './route.ts';
+import { tenantOf } from './tenant-name.ts';
 import { rangeOf, UsageQuerySchema } from './usage.ts';
 
 export const TenantStatusSchema = z.object({
@@ -49,14 +56,21 @@ const revokeToken = defineRoute({
   method: 'POST',
   path: '/v1/tenants/{tenant}/revoked-tokens',
   operationId: 'revokeToken',
-  summary: 'Revoke one access token by its `jti`: it is refused within a minute',
+  summary:
+    'Revoke one access token by its `jti`, or all tokens and API keys that a subject has now: refused within a minute',
   access: { kind: 'operator' },
-  body: z.strictObject({ jti: z.string().min(1).max(255) }),
+  body: z
+    .strictObject({ jti: z.string().min(1).max(255).optional(), subject: SubjectSchema.optional() })
+    .refine(({ jti, subject }) => (jti === undefined) !== (subject === undefined), {
+      message: 'exactly one of jti and subject',
+    }),
   answers: { 204: { description: 'Noted' } },
   errors: ['not_found', 'quota_exceeded'],
   handle: async ({ env }, { params, body }) => {
     const calls = tenantCalls(env, tenantOf(params.tenant));
-    unwrap(await calls((stub) => stub.revokeToken(body.jti), SAFE));
+    const { jti, subject } = body;
+    if (jti !== undefined) unwrap(await calls((stub) => stub.revokeToken(jti), SAFE));
+    if (subject !== undefined) unwrap(await calls((stub) => stub.revokeSubject(subject), SAFE));
     return emptyReply();
   },
 });
@@ -131,12 +145,6 @@ const getSubjectUsage = defineRoute({
     return reply(200, { tenant, day: day.data, subjects, next_cursor: next });
   },
 });
-
-function tenantOf(name: string): string {
-  const tenant = TenantSchema.safeParse(name);
-  if (tenant.success) return tenant.data;
-  throw notFound('no tenant can have this name');
-}
 
 export const tenantRoutes = [
   getTenant,

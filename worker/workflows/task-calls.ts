@@ -5,6 +5,7 @@ import type { Execution } from '../../shared/execution.ts';
 import { DEFAULT_TIMEOUT_MS } from '../../shared/limits.ts';
 import { type CallResult, CallResultSchema, type WorkflowTask } from '../../shared/workflow.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { type BarredCaller, barOf } from '../objects/tenant/bars/bars.ts';
 import { acceptCall, attendedCall, awaitCall } from '../routes/attended-call.ts';
 import { SAFE, tenantCalls } from '../routes/object-calls.ts';
 import { sessionOf } from '../routes/own-session.ts';
@@ -81,13 +82,10 @@ export class TaskCalls {
 }
 
 /** A run counts as its owner's requests do, and ends where the owner may call no more. */
-async function admit(
-  env: RunContext['env'],
-  { tenant, tokenId }: { tenant: string; tokenId: string },
-): Promise<void> {
-  const lease = unwrap(await tenantCalls(env, tenant)((stub) => stub.leaseRequests(1), SAFE));
-  const { disabled, revokedTokens } = lease.standing;
-  if (disabled || revokedTokens?.includes(tokenId) === true) {
+async function admit(env: RunContext['env'], owner: BarredCaller & { tenant: string }): Promise<void> {
+  const lease = unwrap(await tenantCalls(env, owner.tenant)((stub) => stub.leaseRequests(1), SAFE));
+  const { disabled, bars } = lease.standing;
+  if (disabled || (bars !== null && barOf(bars, owner) !== undefined)) {
     throw new Refusal({
       ok: false,
       code: 'unauthenticated',

@@ -14,6 +14,8 @@ const context: CallContext = {
     client: 'c',
     scopes: new Set(['tools:python', 'tools:file']),
     tokenId: 't',
+    issuedAtMs: 0,
+    apiKeyId: null,
     expiresAtMs: 0,
   },
   configuration: await configurationOf(env),

@@ -1,11 +1,17 @@
 /** The tenant object: request rate, index of sessions, and which create an idempotency key belongs to. */
 import { DurableObject } from 'cloudflare:workers';
+import type * as z from 'zod';
+import type { ApiKey, CreateApiKeySchema } from '../../../shared/api-key.ts';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import { MAX_CLOCK_SKEW_S } from '../../../shared/limits.ts';
 import type { TenantLimits, UsageReport } from '../../../shared/tenant.ts';
 import { configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { MAX_TOKEN_LIFETIME_S } from '../../identity/access-token.ts';
+import type { Bars } from './bars/bars.ts';
+import { BarStore } from './bars/store.ts';
+import { ApiKeys, refused } from './keys/keys.ts';
+import { ApiKeyStore } from './keys/store.ts';
 import type { AccountTerms, SessionAccount, WantedExecution } from './ledger/account.ts';
 import { daysFault, Ledger } from './ledger/ledger.ts';
 import { LedgerStore } from './ledger/store.ts';
@@ -27,17 +33,22 @@ import { TenantStore } from './store.ts';
 /** A repeated create is answered with the first session for this long. */
 const CREATE_KEY_LIFETIME_MS = 86_400_000;
 /** Each isolate that serves the tenant holds them. */
-const MAX_REVOKED_TOKENS = 1_000;
+const MAX_BARS = 1_000;
+const LONGEST_TOKEN_MS = (MAX_TOKEN_LIFETIME_S + MAX_CLOCK_SKEW_S) * 1_000;
 
 export class TenantObject extends DurableObject<Env> implements TenantPort {
   readonly #store: TenantStore;
   readonly #rates = new Rates();
   readonly #ledger: Ledger;
+  readonly #keys: ApiKeys;
+  readonly #bars: BarStore;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#store = new TenantStore(ctx.storage);
     this.#ledger = new Ledger(new LedgerStore(ctx.storage));
+    this.#keys = new ApiKeys(new ApiKeyStore(ctx.storage));
+    this.#bars = new BarStore(ctx.storage);
   }
 
   async leaseRequests(count: number, about: LeaseFor = {}): Promise<Outcome<RequestLease>> {
@@ -101,7 +112,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
   #standing(knownRevision: number | undefined): Standing {
     const { disabled, revision } = this.#store.standing();
     const isKnown = revision === knownRevision;
-    return { disabled, revision, revokedTokens: isKnown ? null : this.#store.revokedTokens(Date.now()) };
+    return { disabled, revision, bars: isKnown ? null : this.#barsNow() };
   }
 
   async setDisabled(disabled: boolean): Promise<Outcome<null>> {
@@ -111,11 +122,67 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
 
   async revokeToken(tokenId: string): Promise<Outcome<null>> {
     const nowMs = Date.now();
-    if (this.#store.revokedTokens(nowMs).length >= MAX_REVOKED_TOKENS) {
-      return failure('quota_exceeded', `${MAX_REVOKED_TOKENS} live tokens of the tenant are revoked`);
+    if (this.#store.revokedTokens(nowMs).length >= MAX_BARS) {
+      return tooManyBars();
     }
-    this.#store.revokeToken(tokenId, nowMs + (MAX_TOKEN_LIFETIME_S + MAX_CLOCK_SKEW_S) * 1_000);
+    this.#store.revokeToken(tokenId, nowMs + LONGEST_TOKEN_MS);
     return success(null);
+  }
+
+  async revokeSubject(subject: string): Promise<Outcome<null>> {
+    const nowMs = Date.now();
+    for (const keyId of this.#keys.liveOf(subject, nowMs)) this.#revokeKey(keyId, nowMs);
+    if (this.#bars.live(nowMs).length >= MAX_BARS) return tooManyBars();
+    this.#bars.put({ kind: 'subject', value: subject, until_at: nowMs }, nowMs + LONGEST_TOKEN_MS);
+    this.#store.changed();
+    return success(null);
+  }
+
+  async addApiKey(input: {
+    keyId: string;
+    sha256: string;
+    key: z.output<typeof CreateApiKeySchema>;
+  }): Promise<Outcome<ApiKey>> {
+    return this.#keys.add(input, Date.now());
+  }
+
+  async apiKeys(): Promise<Outcome<ApiKey[]>> {
+    return success(this.#keys.list());
+  }
+
+  async revokeApiKey(keyId: string): Promise<Outcome<boolean>> {
+    return success(this.#revokeKey(keyId, Date.now()));
+  }
+
+  async useApiKey(key: { keyId: string; sha256: string }): Promise<Outcome<ApiKey>> {
+    if (this.#store.standing().disabled) return refused();
+    const lease = await this.leaseRequests(1);
+    if (lease.ok && lease.value.granted === 0) {
+      const { limit, reset_s } = lease.value;
+      return failure('rate_limited', `the tenant may make ${limit} requests a minute`, {
+        retry_after_s: reset_s,
+      });
+    }
+    return this.#keys.use(key, Date.now());
+  }
+
+  #revokeKey(keyId: string, nowMs: number): boolean {
+    if (!this.#keys.revoke(keyId, nowMs)) return false;
+    this.#bars.put({ kind: 'api_key', value: keyId, until_at: nowMs }, nowMs + LONGEST_TOKEN_MS);
+    this.#store.changed();
+    return true;
+  }
+
+  #barsNow(): Bars {
+    const nowMs = Date.now();
+    const bars = this.#bars.live(nowMs);
+    return {
+      tokens: this.#store.revokedTokens(nowMs),
+      apiKeys: bars.filter(({ kind }) => kind === 'api_key').map(({ value }) => value),
+      subjects: bars
+        .filter(({ kind }) => kind === 'subject')
+        .map(({ value, until_at }) => ({ subject: value, untilMs: until_at })),
+    };
   }
 
   async status(): Promise<Outcome<Omit<TenantStatus, 'tenant'>>> {
@@ -175,4 +242,8 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     if (account !== null) this.#ledger.account(account, null, Date.now());
     this.#ledger.end(sessionId, Date.now());
   }
+}
+
+function tooManyBars(): Outcome<never> {
+  return failure('quota_exceeded', `${MAX_BARS} of the tenant's tokens or subjects are revoked`);
 }

@@ -1,8 +1,10 @@
 /** What others may ask of a tenant object. */
 import type * as z from 'zod';
+import type { ApiKey, CreateApiKeySchema } from '../../../shared/api-key.ts';
 import type { Outcome } from '../../../shared/errors.ts';
 import type { SessionListSchema } from '../../../shared/session.ts';
 import type { TenantLimits, Usage, UsageReport } from '../../../shared/tenant.ts';
+import type { Bars } from './bars/bars.ts';
 import type { AccountTerms, SessionAccount, WantedExecution } from './ledger/account.ts';
 
 export type SessionList = z.infer<typeof SessionListSchema>;
@@ -27,8 +29,8 @@ export interface Standing {
   disabled: boolean;
   /** Changes with each revocation. */
   revision: number;
-  /** `jti` of tokens that were revoked and may still live; null where the asker knows this revision. */
-  revokedTokens: string[] | null;
+  /** Null where the asker knows this revision. */
+  bars: Bars | null;
 }
 
 export interface TenantStatus {
@@ -70,6 +72,18 @@ export interface TenantPort {
   /** From the next lease on: within a minute wherever the tenant calls. */
   setDisabled(disabled: boolean): Promise<Outcome<null>>;
   revokeToken(tokenId: string): Promise<Outcome<null>>;
+  /** Every token and API key that the subject has now. */
+  revokeSubject(subject: string): Promise<Outcome<null>>;
+  addApiKey(input: {
+    keyId: string;
+    sha256: string;
+    key: z.output<typeof CreateApiKeySchema>;
+  }): Promise<Outcome<ApiKey>>;
+  apiKeys(): Promise<Outcome<ApiKey[]>>;
+  /** False where there is no such key. */
+  revokeApiKey(keyId: string): Promise<Outcome<boolean>>;
+  /** The key, where it may be exchanged; an exchange counts as a request. */
+  useApiKey(key: { keyId: string; sha256: string }): Promise<Outcome<ApiKey>>;
   status(): Promise<Outcome<Omit<TenantStatus, 'tenant'>>>;
   listSessions(input: {
     subject: string;

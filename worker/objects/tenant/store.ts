@@ -98,6 +98,11 @@ export class TenantStore {
       tokenId,
       expiresAtMs,
     );
+    this.changed();
+  }
+
+  /** What is revoked has changed: whoever knows the standing has to hear of it. */
+  changed(): void {
     this.setDisabled(this.standing().disabled);
   }
 

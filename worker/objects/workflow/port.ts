@@ -17,6 +17,8 @@ export const OwnerSchema = CallerSchema.extend({
   client: z.string(),
   scopes: z.array(z.string()),
   tokenId: z.string(),
+  issuedAtMs: z.number().default(0),
+  apiKeyId: z.string().nullable().default(null),
   expiresAtMs: z.number(),
 });
 export type Owner = z.infer<typeof OwnerSchema>;

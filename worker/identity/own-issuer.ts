@@ -1,0 +1,54 @@
+/** The edge as an issuer of access tokens of its own: short ones, for API keys. Nobody else verifies them. */
+import { SignJWT } from 'jose';
+import { type SigningMaterial, signingMaterialOf } from './derived-key.ts';
+import type { Issuer } from './issuer.ts';
+import { InlineKeys } from './key-source.ts';
+
+export interface OwnIssuer {
+  issuer: Issuer;
+  keyId: string;
+  privateKey: CryptoKey;
+}
+
+export async function ownIssuerOf(origin: string, secret: Uint8Array<ArrayBuffer>): Promise<OwnIssuer> {
+  const material: SigningMaterial = await signingMaterialOf(secret, 'access tokens');
+  const { keyId, publicKey, privateKey } = material;
+  const key = { keyId, algorithms: ['Ed25519'] as const, key: publicKey };
+  return {
+    keyId,
+    privateKey,
+    issuer: {
+      issuer: origin,
+      audience: origin,
+      algorithms: new Set(['Ed25519'] as const),
+      tenantClaim: 'tenant',
+      tenants: null,
+      keys: new InlineKeys(new Map([[keyId, key]])),
+    },
+  };
+}
+
+export interface TokenFacts {
+  tenant: string;
+  subject: string;
+  apiKeyId: string;
+  scope: string;
+  lifetimeS: number;
+}
+
+export async function issueAccessToken(
+  { issuer, keyId, privateKey }: OwnIssuer,
+  { tenant, subject, apiKeyId, scope, lifetimeS }: TokenFacts,
+  nowMs: number,
+): Promise<string> {
+  const issuedS = Math.floor(nowMs / 1_000);
+  return new SignJWT({ tenant, scope, client_id: apiKeyId })
+    .setProtectedHeader({ alg: 'Ed25519', typ: 'at+jwt', kid: keyId })
+    .setIssuer(issuer.issuer)
+    .setAudience(issuer.audience)
+    .setSubject(subject)
+    .setJti(crypto.randomUUID())
+    .setIssuedAt(issuedS)
+    .setExpirationTime(issuedS + lifetimeS)
+    .sign(privateKey);
+}
