@@ -44,6 +44,8 @@ export const MAX_KEYED_EXECUTIONS = 20_000;
 export const DEFAULT_TIMEOUT_MS = 30_000;
 export const MAX_TIMEOUT_MS = 3_600_000;
 export const DEFAULT_IDLE_TIMEOUT_S = 600;
+export const MAX_LIFETIME_S = 30 * 86_400;
+export const MAX_LABELS = 16;
 export const MAX_IDLE_TIMEOUT_S = 86_400;
 
 /** How long the edge waits past an execution's own deadline for the host's answer. */

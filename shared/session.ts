@@ -7,6 +7,8 @@ import {
   DEFAULT_RESOURCE_LIMITS,
   MAX_ENVIRONMENT_BYTES,
   MAX_IDLE_TIMEOUT_S,
+  MAX_LABELS,
+  MAX_LIFETIME_S,
   MAX_METADATA_BYTES,
 } from './limits.ts';
 import { NetworkSchema, NetworkViewSchema } from './network.ts';
@@ -73,6 +75,41 @@ const MetadataSchema = z
     message: `metadata of at most ${MAX_METADATA_BYTES} bytes`,
   });
 
+const LABEL_PART = '[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?';
+const LabelKeySchema = z.string().regex(new RegExp(`^${LABEL_PART}$`));
+const LabelValueSchema = z.string().regex(new RegExp(`^(?:${LABEL_PART})?$`));
+/** Names with values by which sessions are found. */
+const LabelsSchema = z
+  .record(LabelKeySchema, LabelValueSchema)
+  .refine((labels) => Object.keys(labels).length <= MAX_LABELS, { message: `at most ${MAX_LABELS} labels` });
+
+const SELECTOR_TERM = new RegExp(`^(${LABEL_PART})(?:=(${LABEL_PART})?)?$`);
+
+export interface LabelTerm {
+  key: string;
+  /** Undefined: whatever its value. */
+  value: string | undefined;
+}
+
+/** `team=red,env` as terms that all have to hold; undefined for what is none. */
+export function parseLabelSelector(text: string): LabelTerm[] | undefined {
+  const terms = text.split(',').map((term): LabelTerm | undefined => {
+    const [, key, value] = SELECTOR_TERM.exec(term) ?? [];
+    return key === undefined ? undefined : { key, value: term.includes('=') ? (value ?? '') : undefined };
+  });
+  const known = terms.filter((term) => term !== undefined);
+  return known.length === terms.length && known.length <= MAX_LABELS ? known : undefined;
+}
+
+const LifetimeSchema = z
+  .int()
+  .min(60)
+  .max(MAX_LIFETIME_S)
+  .nullable()
+  .describe(
+    'The session ends after so long, pauses not counted, as soon as nothing runs in it; null: when it is deleted or idle.',
+  );
+
 /** Body of `POST /v1/sessions`. `image` is a name that the pool knows or a digest, never a tag. */
 export const CreateSessionSchema = z.strictObject({
   image: z
@@ -82,7 +119,9 @@ export const CreateSessionSchema = z.strictObject({
   limits: LimitsRequestSchema.default({}),
   env: EnvironmentSchema.default({}),
   metadata: MetadataSchema.default({}),
+  labels: LabelsSchema.default({}),
   idle_timeout_s: z.int().min(5).max(MAX_IDLE_TIMEOUT_S).default(DEFAULT_IDLE_TIMEOUT_S),
+  lifetime_s: LifetimeSchema.default(null),
   on_host_loss: z
     .enum(['fail', 'rebuild'])
     .default('fail')
@@ -97,6 +136,22 @@ export type CreateSession = z.infer<typeof CreateSessionSchema>;
 /** With the limits that its words stand for. */
 export type SizedSession = Omit<CreateSession, 'limits'> & { limits: ResourceLimits };
 
+/** Body of `PATCH /v1/sessions/{id}`: what is not named stays as it is. `lifetime_s` counts from now on. */
+export const UpdateSessionSchema = z
+  .strictObject({
+    labels: z
+      .record(LabelKeySchema, LabelValueSchema.nullable())
+      .refine((labels) => Object.keys(labels).length <= MAX_LABELS, {
+        message: `at most ${MAX_LABELS} labels`,
+      })
+      .describe('Labels to set; one that is null goes.'),
+    metadata: MetadataSchema,
+    idle_timeout_s: z.int().min(5).max(MAX_IDLE_TIMEOUT_S),
+    lifetime_s: LifetimeSchema,
+  })
+  .partial();
+export type UpdateSession = z.infer<typeof UpdateSessionSchema>;
+
 const TimestampSchema = z.iso.datetime();
 
 /** A session resource. Times are RFC 3339 in UTC. */
@@ -107,6 +162,7 @@ export const SessionSchema = z.object({
   image_digest: ImageDigestSchema.nullable(),
   resource_limits: ResourceLimitsSchema,
   metadata: MetadataSchema,
+  labels: LabelsSchema,
   environment: EnvironmentSchema,
   network: NetworkViewSchema.nullable(),
   workdir: z.string(),
@@ -118,6 +174,8 @@ export const SessionSchema = z.object({
   idle_timeout_s: z.int(),
   owner: z.object({ tenant: z.string(), subject: z.string() }),
   created_at: TimestampSchema,
+  /** When its lifetime is over; on pause, as it would be if it went on now. */
+  expires_at: TimestampSchema.nullable(),
   last_activity_at: TimestampSchema,
   error: z.object({ code: z.string(), detail: z.string() }).nullable(),
   executions: z.object({ total: z.int(), queued: z.int(), running: z.int() }),
@@ -126,7 +184,14 @@ export type Session = z.infer<typeof SessionSchema>;
 
 export const SessionListSchema = z.object({
   sessions: z.array(
-    SessionSchema.pick({ session_id: true, state: true, image: true, metadata: true, created_at: true }),
+    SessionSchema.pick({
+      session_id: true,
+      state: true,
+      image: true,
+      metadata: true,
+      labels: true,
+      created_at: true,
+    }).extend({ labels: LabelsSchema.default({}) }),
   ),
   next_cursor: z.string().nullable(),
 });

@@ -28,7 +28,14 @@ export async function callInOwnSession<T>(
   }
   const created = await placeAndCreate(exchange, {
     ...reserved,
-    request: { ...about.place, metadata: {}, idle_timeout_s: IDLE_TIMEOUT_S, on_host_loss: 'fail' },
+    request: {
+      ...about.place,
+      metadata: {},
+      labels: {},
+      idle_timeout_s: IDLE_TIMEOUT_S,
+      lifetime_s: null,
+      on_host_loss: 'fail',
+    },
     ephemeral: true,
   });
   if (!created.ok) return created;

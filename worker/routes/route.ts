@@ -17,7 +17,7 @@ import { hasToolScope } from '../tools/policy.ts';
 import { SAFE, tenantCalls } from './object-calls.ts';
 
 export type AccessKind = 'public' | 'tenant' | 'operator';
-export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 export interface Access<Kind extends AccessKind> {
   kind: Kind;

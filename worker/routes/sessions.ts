@@ -2,13 +2,17 @@
 import * as z from 'zod';
 import { type ErrorCode, failure, type Outcome, success } from '../../shared/errors.ts';
 import { newSessionId } from '../../shared/ids.ts';
+import { SessionStateSchema } from '../../shared/lifecycle.ts';
 import { resolveLimits } from '../../shared/resource-class.ts';
 import {
   type CreateSession,
   CreateSessionSchema,
+  type LabelTerm,
+  parseLabelSelector,
   type Session,
   SessionListSchema,
   SessionSchema,
+  UpdateSessionSchema,
 } from '../../shared/session.ts';
 import { invalid } from '../middleware/body.ts';
 import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
@@ -168,21 +172,39 @@ function orDeleted(created: Outcome<Session>): Outcome<Session> {
 const ListQuerySchema = z.strictObject({
   limit: z.coerce.number().int().min(1).max(100).default(50).describe('Sessions in one answer.'),
   cursor: z.string().min(1).max(512).optional().describe('`next_cursor` of the answer before.'),
+  label: z
+    .string()
+    .max(2_048)
+    .optional()
+    .describe('Only those with these labels: `team=red,env` (any value of `env`), all of them.'),
+  state: SessionStateSchema.optional().describe('Only those in this state.'),
 });
+
+function labelsOf(selector: string | undefined): LabelTerm[] {
+  const terms = selector === undefined ? [] : parseLabelSelector(selector);
+  if (terms === undefined) {
+    throw invalid([
+      { path: 'query.label', expected: 'labels as `key=value` or `key`, with commas between them' },
+    ]);
+  }
+  return terms;
+}
 
 const listSessions = defineRoute({
   method: 'GET',
   path: '/v1/sessions',
   operationId: 'listSessions',
-  summary: 'The sessions of the caller, newest first',
+  summary: 'The sessions of the caller, newest first, all or those with some labels',
   access: { kind: 'tenant', scopes: ['sessions:read'] },
   query: ListQuerySchema,
   answers: { 200: { description: 'A page', content: { 'application/json': SessionListSchema } } },
   errors: [],
   handle: async (exchange, { query }) => {
     const { tenant, subject } = exchange.principal;
+    const { limit, cursor, state } = query;
+    const labels = labelsOf(query.label);
     const page = await tenantCalls(exchange.env, tenant)(
-      (stub) => stub.listSessions({ subject, limit: query.limit, cursor: query.cursor }),
+      (stub) => stub.listSessions({ subject, limit, cursor, labels, state }),
       SAFE,
     );
     return reply(200, unwrap(page));
@@ -203,6 +225,22 @@ const getSession = defineRoute({
   },
 });
 
+const updateSession = defineRoute({
+  method: 'PATCH',
+  path: '/v1/sessions/{session_id}',
+  operationId: 'updateSession',
+  summary: 'Change labels, metadata, or how long the session lives; what is not named stays',
+  access: { kind: 'tenant', scopes: ['sessions:write'] },
+  body: UpdateSessionSchema,
+  answers: { 200: { description: 'The session', content: { 'application/json': SessionSchema } } },
+  errors: ['not_found', 'session_failed'],
+  handle: async (exchange, { params, body }) => {
+    const session = await ownSession(exchange, params.session_id);
+    // Setting it twice sets it once; only `lifetime_s` counts from the later moment.
+    return reply(200, unwrap(await session.call((stub) => stub.update(session.caller, body), SAFE)));
+  },
+});
+
 const deleteSession = defineRoute({
   method: 'DELETE',
   path: '/v1/sessions/{session_id}',
@@ -218,4 +256,4 @@ const deleteSession = defineRoute({
   },
 });
 
-export const sessionRoutes = [createSession, listSessions, getSession, deleteSession];
+export const sessionRoutes = [createSession, listSessions, getSession, updateSession, deleteSession];

@@ -4,6 +4,7 @@ import { auditRoutes } from './audit.ts';
 import { documentRoutes } from './documents.ts';
 import { executeRoutes } from './execute.ts';
 import { executionRoutes } from './executions.ts';
+import { exportSession } from './export.ts';
 import { fileRoutes } from './files.ts';
 import { hostDutyRoutes } from './host-duties.ts';
 import { mcp } from './mcp.ts';
@@ -27,6 +28,7 @@ const described: Route[] = [
   ...pausingRoutes,
   ...executeRoutes,
   ...executionRoutes,
+  exportSession,
   ...fileRoutes,
   terminal,
   ...processRoutes,

@@ -206,7 +206,7 @@ function requestsBelow(sessionId: string, executionId: string) {
       const path = route.path.replaceAll(/\{([a-z_]+)\}/g, (_, name: string) => values[name] ?? '');
       const body: ApiOptions = route.operationId === 'execute' ? { body: shell('x') } : {};
       if (route.operationId === 'writeStdin') body.body = { data: 'x' };
-      if (route.operationId === 'interrupt') body.body = {};
+      if (route.operationId === 'interrupt' || route.operationId === 'updateSession') body.body = {};
       if (route.operationId === 'startProcess') body.body = { command: 'x' };
       if (route.operationId === 'waitForProcess') body.body = { exit: true };
       if (route.operationId === 'toolCalls') {

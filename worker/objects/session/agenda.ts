@@ -3,6 +3,7 @@ import { ATTACH_TIMEOUT_MS, HOST_DEAD_MS } from '../../../shared/limits.ts';
 import { type ExecutionRecord, isToBeSent, type SessionRecord } from './records.ts';
 
 const QUEUE_LOOK_MS = 15_000;
+const OVERTIME_LOOK_MS = 5_000;
 /** Behind the timer that serves the same moment while the object is in memory. */
 const BACKSTOP_MS = 1_000;
 
@@ -33,7 +34,13 @@ export function nextLook(
   }
   const isHeld = record.state === 'running' || record.state === 'paused';
   if (isHeld && record.linkDownAtMs !== null) moments.push(record.linkDownAtMs + HOST_DEAD_MS);
-  if (record.state === 'running' && open.length === 0) moments.push(idleAt(record));
+  if (record.state === 'running' && open.length === 0) {
+    moments.push(idleAt(record));
+    // What keeps it open beyond its lifetime is looked at again and again.
+    if (record.expiresAtMs !== null) {
+      moments.push(record.expiresAtMs > nowMs ? record.expiresAtMs : nowMs + OVERTIME_LOOK_MS);
+    }
+  }
   // What waits for a sandbox waits in memory: after an eviction the alarm takes it up again.
   if (record.state !== 'paused' && open.length > 0 && open.every(isToBeSent)) {
     moments.push(nowMs + QUEUE_LOOK_MS);
@@ -46,6 +53,17 @@ export function nextLook(
 /** On pause no deadline comes nearer, as long as there is a sandbox that stands still. */
 export function standsStill({ state, sandbox }: SessionRecord): boolean {
   return state === 'paused' && sandbox === 'ready';
+}
+
+/** When the lifetime is over; on pause it moves away with every moment. */
+export function expiryOf({ expiresAtMs, pausedAtMs }: SessionRecord, nowMs: number): number | null {
+  if (expiresAtMs === null) return null;
+  return expiresAtMs + (pausedAtMs === null ? 0 : Math.max(0, nowMs - pausedAtMs));
+}
+
+export function isOver(record: SessionRecord, nowMs: number): boolean {
+  const atMs = expiryOf(record, nowMs);
+  return atMs !== null && nowMs >= atMs;
 }
 
 export function idleAt(record: SessionRecord): number {

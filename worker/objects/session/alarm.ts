@@ -3,7 +3,7 @@ import { failure } from '../../../shared/errors.ts';
 import { HOST_DEAD_MS } from '../../../shared/limits.ts';
 import type { Env } from '../../env.ts';
 import { logWarning, messageOf } from '../log.ts';
-import { idleAt, nextLook } from './agenda.ts';
+import { idleAt, isOver, nextLook } from './agenda.ts';
 import { failed } from './creation.ts';
 import { destroyAgain, endSession, loseHost, purge } from './ending.ts';
 import type { SessionRuntime } from './runtime.ts';
@@ -65,7 +65,9 @@ async function judgeLink(runtime: SessionRuntime, env: Env, nowMs: number): Prom
 
 async function endIdle(runtime: SessionRuntime, env: Env, nowMs: number): Promise<void> {
   const { row, executions, transfers } = runtime;
-  if (row.record.state !== 'running' || executions.open.length > 0 || nowMs < idleAt(row.record)) return;
+  const { record } = row;
+  if (record.state !== 'running' || executions.open.length > 0) return;
+  if (nowMs < idleAt(record) && !isOver(record, nowMs)) return;
   if (transfers.isMoving) {
     row.patch({ lastActivityAtMs: nowMs });
     return;

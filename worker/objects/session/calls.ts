@@ -7,6 +7,7 @@ import type { Relay } from '../../../shared/grant.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
 import type { Configuration } from '../../configuration.ts';
 import type { Caller } from '../caller.ts';
+import { isOver } from './agenda.ts';
 import { notFound } from './creation.ts';
 import { eventStream } from './event-stream.ts';
 import type { Arguments } from './executions.ts';
@@ -68,7 +69,8 @@ function formerCall(runtime: SessionRuntime, input: ExecuteInput): Outcome<Execu
     case 'running':
     // What is sent to a paused session waits until it goes on.
     case 'paused':
-      return undefined;
+      if (!isOver(record, Date.now())) return undefined;
+      return failure('session_not_running', 'the lifetime of the session is over');
     case 'destroying':
     case 'destroyed':
       return notFound();

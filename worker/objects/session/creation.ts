@@ -25,7 +25,8 @@ export async function createSession(
   const network = await sealNetwork(secretsKey, { tenant: caller.tenant, sessionId }, request.network);
   const former = formerCreate(runtime, caller);
   if (former !== undefined) return former;
-  runtime.row.create(factsOf(input, network));
+  const { lifetime_s: lifetimeS } = request;
+  runtime.row.create(factsOf(input, network), lifetimeS === null ? null : lifetimeS * 1_000);
   runtime.look();
   const [attached] = await Promise.all([runtime.sandbox.attach(), recordInTenant(runtime, env, 'running')]);
   if (!attached.ok) return failed(runtime, env, attached);
@@ -119,6 +120,7 @@ function factsOf(
     environment: request.env,
     network,
     metadata: request.metadata,
+    labels: request.labels,
     idleTimeoutMs: request.idle_timeout_s * 1000,
     onHostLoss: request.on_host_loss,
     createdAtMs: Date.now(),

@@ -12,7 +12,7 @@ import {
 } from '../../../shared/errors.ts';
 import type { Execution } from '../../../shared/execution.ts';
 import type { Relay } from '../../../shared/grant.ts';
-import type { Session } from '../../../shared/session.ts';
+import type { Session, UpdateSession } from '../../../shared/session.ts';
 import { type Configuration, configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { readIdentity, SessionLinkIdentitySchema } from '../../links/identity.ts';
@@ -37,6 +37,7 @@ import {
 } from './port.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { SessionRuntime } from './runtime.ts';
+import { updateSession } from './settings.ts';
 import { openTerminal } from './terminal.ts';
 import { serveTransfer } from './transfer-calls.ts';
 
@@ -84,6 +85,10 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
 
   async describe(caller: Caller): Promise<Outcome<Session>> {
     return this.#parts.row.ownedBy(caller) === undefined ? notFound() : success(viewOf(this.#parts));
+  }
+
+  async update(caller: Caller, update: UpdateSession): Promise<Outcome<Session>> {
+    return updateSession(this.#parts, this.env, { caller, update });
   }
 
   async destroy(caller: Caller): Promise<Outcome<null>> {

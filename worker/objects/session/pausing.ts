@@ -96,7 +96,7 @@ export class Pausing {
 
   /** Ends the pause in the rows. */
   goOn(state: 'running' | 'suspended'): void {
-    const { pausedAtMs, lastActivityAtMs } = this.#row.record;
+    const { pausedAtMs, lastActivityAtMs, expiresAtMs } = this.#row.record;
     const pausedMs = pausedAtMs === null ? 0 : Math.max(0, Date.now() - pausedAtMs);
     for (const record of this.#executions.open) {
       if (isToBeSent(record) || record.deadlineAtMs === null) continue;
@@ -105,7 +105,11 @@ export class Pausing {
         sentAtMs: record.sentAtMs === null ? null : record.sentAtMs + pausedMs,
       });
     }
-    this.#row.move(state, { pausedAtMs: null, lastActivityAtMs: lastActivityAtMs + pausedMs });
+    this.#row.move(state, {
+      pausedAtMs: null,
+      lastActivityAtMs: lastActivityAtMs + pausedMs,
+      expiresAtMs: expiresAtMs === null ? null : expiresAtMs + pausedMs,
+    });
     for (const record of this.#executions.open) {
       if (this.#executions.isAwaited(record)) this.#deadlines.arm(record);
     }

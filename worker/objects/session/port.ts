@@ -5,7 +5,7 @@ import type { ErrorCode, Outcome } from '../../../shared/errors.ts';
 import { ExecuteSchema, type Execution } from '../../../shared/execution.ts';
 import { TenantSchema } from '../../../shared/ids.ts';
 import type { ReceiptExportSchema } from '../../../shared/receipt-verify.ts';
-import type { Session, SizedSession } from '../../../shared/session.ts';
+import type { Session, SizedSession, UpdateSession } from '../../../shared/session.ts';
 import type { Caller } from '../caller.ts';
 import type { EdgeCall } from './edge-calls/edge-calls.ts';
 import { CalledAsSchema } from './records.ts';
@@ -81,6 +81,8 @@ export interface SessionPort {
   /** The session that a create with this id has made or is making; null where there is none. */
   join(caller: Caller): Promise<Outcome<Session | null>>;
   describe(caller: Caller): Promise<Outcome<Session>>;
+  /** Changes what may be changed; the rest stays. */
+  update(caller: Caller, update: UpdateSession): Promise<Outcome<Session>>;
   /** Resolves when the session is gone; the second time it is `not_found`. */
   destroy(caller: Caller): Promise<Outcome<null>>;
   /** Resolves at the end of the execution, or at once when it is detached. */

@@ -17,7 +17,7 @@ export function json<T>(schema: z.ZodType<T>) {
 export const StoredNetworkSchema = NetworkViewSchema.extend({ secrets: z.string().nullable().default(null) });
 export type StoredNetwork = z.infer<typeof StoredNetworkSchema>;
 
-/** What of a session never changes. */
+/** What of a session changes by request at most. */
 export const SessionFactsSchema = z.object({
   sessionId: SessionIdSchema,
   tenant: z.string(),
@@ -30,6 +30,7 @@ export const SessionFactsSchema = z.object({
   environment: z.record(z.string(), z.string()),
   network: StoredNetworkSchema.nullable().default(null),
   metadata: z.record(z.string(), z.string()),
+  labels: z.record(z.string(), z.string()).default({}),
   idleTimeoutMs: z.number(),
   onHostLoss: z.enum(['fail', 'rebuild']).default('fail'),
   createdAtMs: z.number(),
@@ -67,6 +68,8 @@ export const SessionRecordSchema = z.object({
   chainSeq: z.number(),
   chainSha256: z.string(),
   lastActivityAtMs: z.number(),
+  /** When its lifetime is over; null for one that has no end. */
+  expiresAtMs: z.number().nullable(),
   /** When to tell the host once more to destroy the sandbox, and how often it was told. */
   destroyAtMs: z.number().nullable(),
   destroyTries: z.number(),

@@ -41,7 +41,7 @@ export class SessionRow {
       : undefined;
   }
 
-  create(facts: SessionFacts): void {
+  create(facts: SessionFacts, lifetimeMs: number | null): void {
     // A create that failed may be tried again with the same id; the host must not take its grants for old ones.
     const before = this.#record;
     const record: SessionRecord = {
@@ -63,6 +63,7 @@ export class SessionRow {
       chainSeq: 0,
       chainSha256: FIRST_PREVIOUS_SHA256,
       lastActivityAtMs: facts.createdAtMs,
+      expiresAtMs: lifetimeMs === null ? null : facts.createdAtMs + lifetimeMs,
       destroyAtMs: null,
       destroyTries: 0,
       purgeAtMs: null,

@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS session (
   sandbox TEXT NOT NULL, sandboxId TEXT, attachAtMs INTEGER, hostKeyX TEXT, stateLost INTEGER NOT NULL,
   linkDownAtMs INTEGER, pausedAtMs INTEGER, streamId TEXT, lastSeq INTEGER NOT NULL,
   chainSeq INTEGER NOT NULL, chainSha256 TEXT NOT NULL,
-  lastActivityAtMs INTEGER NOT NULL, destroyAtMs INTEGER, destroyTries INTEGER NOT NULL, purgeAtMs INTEGER
+  lastActivityAtMs INTEGER NOT NULL, expiresAtMs INTEGER, destroyAtMs INTEGER, destroyTries INTEGER NOT NULL, purgeAtMs INTEGER
 );
 CREATE TABLE IF NOT EXISTS execution (
   n INTEGER PRIMARY KEY,
@@ -113,6 +113,7 @@ export class SessionStore {
     this.#sql.exec(SCHEMA);
     this.#ensureColumn('execution', 'calledAs', 'TEXT');
     this.#ensureColumn('session', 'pausedAtMs', 'INTEGER');
+    this.#ensureColumn('session', 'expiresAtMs', 'INTEGER');
   }
 
   /** An object of a former version has the table without it. */

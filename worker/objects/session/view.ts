@@ -2,6 +2,7 @@
 import { networkView } from '../../../shared/network.ts';
 import type { Session } from '../../../shared/session.ts';
 import type { SessionListEntry } from '../tenant/port.ts';
+import { expiryOf } from './agenda.ts';
 import type { ExecutionRecord, SessionRecord } from './records.ts';
 
 /** Where every sandbox keeps the session's files. */
@@ -9,6 +10,7 @@ const WORKDIR = '/workspace';
 
 export function sessionView(record: SessionRecord, open: readonly ExecutionRecord[], total: number): Session {
   const { facts } = record;
+  const expiresAtMs = expiryOf(record, Date.now());
   const queued = open.filter(({ status }) => status === 'queued').length;
   return {
     session_id: facts.sessionId,
@@ -17,6 +19,7 @@ export function sessionView(record: SessionRecord, open: readonly ExecutionRecor
     image_digest: facts.imageDigest,
     resource_limits: facts.limits,
     metadata: facts.metadata,
+    labels: facts.labels,
     environment: facts.environment,
     network: facts.network === null ? null : networkView(facts.network),
     workdir: WORKDIR,
@@ -28,6 +31,7 @@ export function sessionView(record: SessionRecord, open: readonly ExecutionRecor
     idle_timeout_s: Math.round(facts.idleTimeoutMs / 1000),
     owner: { tenant: facts.tenant, subject: facts.subject },
     created_at: new Date(facts.createdAtMs).toISOString(),
+    expires_at: expiresAtMs === null ? null : new Date(expiresAtMs).toISOString(),
     last_activity_at: new Date(record.lastActivityAtMs).toISOString(),
     error: record.errorCode === null ? null : { code: record.errorCode, detail: record.errorDetail ?? '' },
     executions: { total, queued, running: open.length - queued },
@@ -41,6 +45,7 @@ export function listEntry(record: SessionRecord, state: SessionRecord['state']):
     state,
     image: facts.image,
     metadata: facts.metadata,
+    labels: facts.labels,
     created_at: new Date(facts.createdAtMs).toISOString(),
   };
 }

@@ -3,7 +3,9 @@ import { DurableObject } from 'cloudflare:workers';
 import type * as z from 'zod';
 import type { ApiKey, CreateApiKeySchema } from '../../../shared/api-key.ts';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import type { SessionState } from '../../../shared/lifecycle.ts';
 import { MAX_CLOCK_SKEW_S } from '../../../shared/limits.ts';
+import type { LabelTerm } from '../../../shared/session.ts';
 import type { TenantLimits, UsageReport } from '../../../shared/tenant.ts';
 import { configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
@@ -194,6 +196,8 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     subject: string;
     cursor?: string | undefined;
     limit: number;
+    labels?: LabelTerm[];
+    state?: SessionState | undefined;
   }): Promise<Outcome<SessionList>> {
     const position = input.cursor === undefined ? undefined : parseListCursor(input.cursor);
     if (input.cursor !== undefined && position === undefined) {
@@ -201,7 +205,8 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
         violations: [{ path: 'query.cursor', expected: 'next_cursor of a former answer' }],
       });
     }
-    const found = this.#store.sessions(input.subject, position, input.limit + 1);
+    const { subject, labels = [], state } = input;
+    const found = this.#store.sessions({ subject, labels, state }, position, input.limit + 1);
     const sessions = found.slice(0, input.limit);
     const last = sessions.at(-1);
     const next =
@@ -227,6 +232,10 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
       return failure('idempotency_conflict', 'the key was used to create another session');
     }
     return success({ sessionId: known.session_id, fresh: false });
+  }
+
+  async updateEntry(input: { subject: string; entry: SessionListEntry }): Promise<void> {
+    this.#store.updateSession(input.subject, input.entry);
   }
 
   async recordSession(input: { subject: string; entry: SessionListEntry }): Promise<AccountTerms> {

@@ -2,7 +2,8 @@
 import type * as z from 'zod';
 import type { ApiKey, CreateApiKeySchema } from '../../../shared/api-key.ts';
 import type { Outcome } from '../../../shared/errors.ts';
-import type { SessionListSchema } from '../../../shared/session.ts';
+import type { SessionState } from '../../../shared/lifecycle.ts';
+import type { LabelTerm, SessionListSchema } from '../../../shared/session.ts';
 import type { TenantLimits, Usage, UsageReport } from '../../../shared/tenant.ts';
 import type { Bars } from './bars/bars.ts';
 import type { AccountTerms, SessionAccount, WantedExecution } from './ledger/account.ts';
@@ -89,7 +90,12 @@ export interface TenantPort {
     subject: string;
     cursor?: string | undefined;
     limit: number;
+    /** All of them have to hold. */
+    labels?: LabelTerm[];
+    state?: SessionState | undefined;
   }): Promise<Outcome<SessionList>>;
+  /** Of a session that is in the index: what it is found by has changed. */
+  updateEntry(input: { subject: string; entry: SessionListEntry }): Promise<void>;
   /** The session id that the first request with this key got; `fresh` for that first one. */
   reserveCreate(input: {
     key: string;

@@ -1,6 +1,7 @@
 /** SQL of the tenant object: the index of its sessions, and the keys of creates. */
 import * as z from 'zod';
-import { SessionListSchema } from '../../../shared/session.ts';
+import type { SessionState } from '../../../shared/lifecycle.ts';
+import { type LabelTerm, SessionListSchema } from '../../../shared/session.ts';
 import type { SessionListEntry } from './port.ts';
 
 const SCHEMA = `
@@ -11,6 +12,12 @@ CREATE TABLE IF NOT EXISTS session (
   entry TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS session_by_age ON session (subject, created_at, session_id);
+-- Labels of sessions, with the place of their session in the list.
+CREATE TABLE IF NOT EXISTS session_label (
+  subject TEXT NOT NULL, label TEXT NOT NULL, value TEXT NOT NULL, created_at TEXT NOT NULL, session_id TEXT NOT NULL,
+  PRIMARY KEY (subject, label, created_at, session_id)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS session_label_by_session ON session_label (session_id);
 CREATE TABLE IF NOT EXISTS create_key (
   key TEXT PRIMARY KEY,
   fingerprint TEXT NOT NULL,
@@ -30,6 +37,12 @@ const EntryRowSchema = z.object({
 const RevokedRowSchema = z.object({ token_id: z.string() });
 const ReservationSchema = z.object({ fingerprint: z.string(), session_id: z.string() });
 export type Reservation = z.infer<typeof ReservationSchema>;
+
+export interface SessionSearch {
+  subject: string;
+  labels: readonly LabelTerm[];
+  state: SessionState | undefined;
+}
 
 export interface ListPosition {
   createdAt: string;
@@ -53,30 +66,69 @@ export class TenantStore {
       entry.created_at,
       JSON.stringify(entry),
     );
+    this.#putLabels(subject, entry);
+  }
+
+  /** Not one that is gone meanwhile. */
+  updateSession(subject: string, entry: SessionListEntry): void {
+    const { rowsWritten } = this.#sql.exec(
+      'UPDATE session SET entry = ? WHERE session_id = ? AND subject = ?',
+      JSON.stringify(entry),
+      entry.session_id,
+      subject,
+    );
+    if (rowsWritten > 0) this.#putLabels(subject, entry);
+  }
+
+  #putLabels(subject: string, { session_id, created_at, labels }: SessionListEntry): void {
+    this.#sql.exec('DELETE FROM session_label WHERE session_id = ?', session_id);
+    for (const [label, value] of Object.entries(labels)) {
+      this.#sql.exec(
+        'INSERT INTO session_label (subject, label, value, created_at, session_id) VALUES (?, ?, ?, ?, ?)',
+        subject,
+        label,
+        value,
+        created_at,
+        session_id,
+      );
+    }
   }
 
   deleteSession(sessionId: string): void {
     this.#sql.exec('DELETE FROM session WHERE session_id = ?', sessionId);
+    this.#sql.exec('DELETE FROM session_label WHERE session_id = ?', sessionId);
   }
 
-  /** Newest first, those after `position`. */
-  sessions(subject: string, position: ListPosition | undefined, limit: number): SessionListEntry[] {
-    const rows =
-      position === undefined
-        ? this.#sql.exec(
-            'SELECT entry FROM session WHERE subject = ? ORDER BY created_at DESC, session_id DESC LIMIT ?',
-            subject,
-            limit,
-          )
-        : this.#sql.exec(
-            `SELECT entry FROM session WHERE subject = ? AND (created_at, session_id) < (?, ?)
-             ORDER BY created_at DESC, session_id DESC LIMIT ?`,
-            subject,
-            position.createdAt,
-            position.sessionId,
-            limit,
-          );
-    return rows.toArray().map((row) => EntryRowSchema.parse(row).entry);
+  /** Newest first, those after `position` that have all the labels. */
+  sessions(search: SessionSearch, position: ListPosition | undefined, limit: number): SessionListEntry[] {
+    const { subject, labels, state } = search;
+    const conditions = ['session.subject = ?'];
+    const bindings: (string | number)[] = [subject];
+    if (position !== undefined) {
+      conditions.push('(session.created_at, session.session_id) < (?, ?)');
+      bindings.push(position.createdAt, position.sessionId);
+    }
+    for (const { key, value } of labels) {
+      const ofValue = value === undefined ? '' : ' AND value = ?';
+      conditions.push(
+        `EXISTS (SELECT 1 FROM session_label AS found WHERE found.subject = session.subject AND found.label = ?
+           AND found.created_at = session.created_at AND found.session_id = session.session_id${ofValue})`,
+      );
+      bindings.push(key, ...(value === undefined ? [] : [value]));
+    }
+    if (state !== undefined) {
+      conditions.push("json_extract(session.entry, '$.state') = ?");
+      bindings.push(state);
+    }
+    return this.#sql
+      .exec(
+        `SELECT entry FROM session WHERE ${conditions.join(' AND ')}
+         ORDER BY session.created_at DESC, session.session_id DESC LIMIT ?`,
+        ...bindings,
+        limit,
+      )
+      .toArray()
+      .map((row) => EntryRowSchema.parse(row).entry);
   }
 
   standing(): { disabled: boolean; revision: number } {

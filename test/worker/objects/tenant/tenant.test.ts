@@ -19,6 +19,7 @@ async function record(subject: string, createdAt: string): Promise<string> {
     state: 'running',
     image: 'python',
     metadata: {},
+    labels: {},
     created_at: createdAt,
   } as const;
   await tenant.recordSession({ subject, entry });
