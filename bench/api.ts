@@ -1,11 +1,12 @@
 /** The HTTP calls of the benches: one connection kept alive, as an agent's client keeps it. */
 import { Readable } from 'node:stream';
 import { Client } from 'undici';
-import type * as z from 'zod';
+import * as z from 'zod';
 import { ExecutionSchema } from '../shared/execution.ts';
 import { SessionSchema } from '../shared/session.ts';
 
 const CallResultSchema = ExecutionSchema.pick({ status: true, value: true, stdout: true });
+const RpcAnswerSchema = z.object({ result: z.unknown() });
 type CallResult = z.infer<typeof CallResultSchema>;
 
 export class Api {
@@ -28,6 +29,40 @@ export class Api {
   async execute(sessionId: string, toolName: string, toolArguments: object): Promise<CallResult> {
     const body = { tool_name: toolName, arguments: toolArguments };
     return CallResultSchema.parse(await this.#json('POST', `/v1/sessions/${sessionId}/execute`, body));
+  }
+
+  /** One message of MCP as the newer era sends it, and the result of its answer. */
+  async mcp(method: string, params: Record<string, unknown>): Promise<unknown> {
+    const version = '2026-07-28';
+    const meta = {
+      'io.modelcontextprotocol/protocolVersion': version,
+      'io.modelcontextprotocol/clientInfo': { name: 'bench', version: '1' },
+      'io.modelcontextprotocol/clientCapabilities': {},
+    };
+    const response = await this.#client.request({
+      method: 'POST',
+      path: '/mcp',
+      headers: {
+        authorization: `Bearer ${this.#token}`,
+        'content-type': 'application/json',
+        accept: 'application/json, text/event-stream',
+        'mcp-protocol-version': version,
+        'mcp-method': method,
+        ...(typeof params.name === 'string' ? { 'mcp-name': params.name } : {}),
+      },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params: { ...params, _meta: meta } }),
+    });
+    const text = await response.body.text();
+    const data = /^data: (.*)$/m.exec(text)?.[1] ?? text;
+    return RpcAnswerSchema.parse(JSON.parse(data)).result;
+  }
+
+  post(path: string, body: object): Promise<unknown> {
+    return this.#json('POST', path, body);
+  }
+
+  get(path: string): Promise<unknown> {
+    return this.#json('GET', path);
   }
 
   /** Bytes of the response to a streamed execute, as they arrive. */
@@ -61,7 +96,7 @@ export class Api {
     await this.#client.close();
   }
 
-  async #json(method: 'POST', path: string, body: object): Promise<unknown> {
+  async #json(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown> {
     const chunks: Buffer[] = [];
     for await (const chunk of await this.#request(method, path, body)) chunks.push(chunk);
     return JSON.parse(Buffer.concat(chunks).toString('utf8'));

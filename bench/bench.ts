@@ -12,8 +12,10 @@ import { measureFiles } from './files.ts';
 import { measureGateway } from './gateway.ts';
 import { measurePool } from './pool.ts';
 import { startRawOperations } from './raw-sandbox.ts';
+import { measureSearch } from './search.ts';
 import { measureStream } from './stream.ts';
 import { printTable } from './table.ts';
+import { measureToolRoads } from './tool-roads.ts';
 
 const stateDir = await mkdtemp(join(tmpdir(), 'sandgate-bench-'));
 const places = { ...locations(process.env), stateDir };
@@ -31,12 +33,15 @@ try {
   const calls = await measureCalls(api, session.session_id, raw);
   const stream = await measureStream(api, session.session_id, raw, { hostAgent, workerd });
   const files = await measureFiles(api, session.session_id, installation, { hostAgent, workerd });
+  const roads = await measureToolRoads(api, session.session_id);
   await api.deleteSession(session.session_id);
   const gateway = await measureGateway(places, installation);
   const pool = await measurePool(installation);
+  const search = await measureSearch(places.cacheDir);
   console.log('');
-  printTable([...calls, gateway, stream.line, ...files.lines, ...pool.lines]);
-  for (const note of [...stream.notes, ...files.notes, ...pool.notes]) console.log(note);
+  const parts = [files, roads, search, pool];
+  printTable([...calls, gateway, stream.line, ...parts.flatMap(({ lines }) => lines)]);
+  for (const note of [...stream.notes, ...parts.flatMap(({ notes }) => notes)]) console.log(note);
 } finally {
   await api.close();
   await raw.stop();

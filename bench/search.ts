@@ -1,11 +1,10 @@
 /**
- * `node bench/search.ts --gorilla DIR --seal-tools DIR`: how often the search finds the right tool, and how long it
- * takes, against plain BM25 in the same run. DIR are clones of ShishirPatil/gorilla and fairyshine/Seal-Tools; without
- * them only the time is measured, on tools that are made here.
+ * How often the search finds the right tool and how long it takes, against plain BM25 in the same run, on questions and
+ * tools by others. Where those cannot be fetched only the time is measured, on tools that are made here.
  */
-import { parseArgs } from 'node:util';
 import { ToolIndex } from '../worker/search/tool-index.ts';
 import { PlainBm25 } from './plain-bm25.ts';
+import type { Line } from './table.ts';
 import {
   type BenchQuestion,
   type BenchTool,
@@ -15,6 +14,7 @@ import {
   sealToolsData,
   type ToolData,
 } from './tool-data.ts';
+import { toolDataFolders } from './tool-data-folders.ts';
 
 const SIZES = [100, 1_000, 10_000];
 const MAX_QUESTIONS = 1_500;
@@ -22,31 +22,85 @@ const LIMIT = 10;
 
 type Search = (query: string) => string[];
 
-interface Line {
+interface Measured {
   engine: string;
+  /** At 1, at 5 and at 10. */
   recall: number[];
   p50Ms: number;
   p95Ms: number;
 }
 
-const { values } = parseArgs({ options: { gorilla: { type: 'string' }, 'seal-tools': { type: 'string' } } });
-const { gorilla, 'seal-tools': sealToolsFolder } = values;
-const made = madeData(Math.max(...SIZES));
-if (gorilla === undefined || sealToolsFolder === undefined) {
-  console.log('without --gorilla DIR and --seal-tools DIR: made tools, for the time only');
-  for (const size of SIZES) report(made, size, []);
-} else {
-  const [functionCalling, sealTools, further] = await Promise.all([
-    functionCallingData(gorilla),
-    sealToolsData(sealToolsFolder),
-    furtherTools(gorilla),
-  ]);
-  const padding = [...sealTools.tools, ...functionCalling.tools, ...further];
-  for (const data of [functionCalling, sealTools]) for (const size of SIZES) report(data, size, padding);
+interface Comparison {
+  data: string;
+  toolCount: number;
+  questionCount: number;
+  builtMs: number;
+  plain: Measured;
+  ours: Measured;
+}
+
+const LARGEST = Math.max(...SIZES);
+const MAX_P50_MS = 10;
+
+export async function measureSearch(cacheDir: string): Promise<{ lines: Line[]; notes: string[] }> {
+  const folders = await toolDataFolders(cacheDir);
+  if (!folders.ok) {
+    const made = SIZES.map((size) => compared(madeData(LARGEST), size, []));
+    const why = `recall of the search: not measured, the data sets cannot be fetched here: ${folders.reason}`;
+    return { lines: made.filter(isLargest).map(timeLine), notes: [why, ...made.map(timeNote)] };
+  }
+  const { gorilla, sealTools } = folders;
+  const sets = await Promise.all([functionCallingData(gorilla), sealToolsData(sealTools)]);
+  const padding = [...sets.toReversed().flatMap(({ tools }) => tools), ...(await furtherTools(gorilla))];
+  const all = sets.flatMap((data) => SIZES.map((size) => compared(data, size, padding)));
+  return {
+    lines: all.filter(isLargest).flatMap((one) => [timeLine(one), recallLine(one)]),
+    notes: all.flatMap(recallNotes),
+  };
+}
+
+function isLargest({ toolCount }: Comparison): boolean {
+  return toolCount === LARGEST;
+}
+
+function timeLine({ data, toolCount, ours }: Comparison): Line {
+  return {
+    what: `search of ${toolCount} tools (${data}), p50 : its bound`,
+    ours: `${ours.p50Ms.toFixed(2)} ms (p95 ${ours.p95Ms.toFixed(2)})`,
+    against: `${MAX_P50_MS} ms`,
+    ratio: ours.p50Ms / MAX_P50_MS,
+    goal: { atMost: 1 },
+  };
+}
+
+function recallLine({ data, toolCount, plain, ours }: Comparison): Line {
+  const [own = 0, peer = 0] = [ours.recall[2], plain.recall[2]];
+  return {
+    what: `recall@10 of ${toolCount} tools (${data}) : plain BM25`,
+    ours: own.toFixed(3),
+    against: peer.toFixed(3),
+    ratio: own / peer,
+    goal: { atLeast: 1.05 },
+  };
+}
+
+function timeNote({ data, toolCount, ours }: Comparison): string {
+  return `search, ${data}, ${toolCount} tools: p50 ${ours.p50Ms.toFixed(2)} ms  p95 ${ours.p95Ms.toFixed(2)} ms`;
+}
+
+function recallNotes({ data, toolCount, questionCount, builtMs, plain, ours }: Comparison): string[] {
+  return [
+    `search, ${data}: ${toolCount} tools, ${questionCount} questions, index made in ${builtMs.toFixed(0)} ms`,
+    ...[plain, ours].map(({ engine, recall, p50Ms, p95Ms }) => {
+      const [one, five, ten] = recall.map((share) => share.toFixed(3));
+      const times = `p50 ${p50Ms.toFixed(2)} ms  p95 ${p95Ms.toFixed(2)} ms`;
+      return `  ${engine.padEnd(11)} recall@1 ${one}  @5 ${five}  @10 ${ten}  ${times}`;
+    }),
+  ];
 }
 
 /** The tools that are asked for come first, so that each size has its questions. */
-function report(data: ToolData, size: number, padding: readonly BenchTool[]): void {
+function compared(data: ToolData, size: number, padding: readonly BenchTool[]): Comparison {
   const own = new Map(data.tools.map((tool) => [tool.id, tool]));
   const shuffled = spread(data.questions);
   const questions: BenchQuestion[] = [];
@@ -70,22 +124,18 @@ function report(data: ToolData, size: number, padding: readonly BenchTool[]): vo
   const plain = new PlainBm25([...tools.values()]);
   const ours: Search = (query) =>
     index.search(query, { limit: LIMIT, accepts: () => true }).map(({ id }) => id);
-  const lines = [
-    measure('plain BM25', (query) => plain.search(query, LIMIT), asked),
-    measure('sandgate', ours, asked),
-  ];
-  console.log(
-    `\n${data.name}: ${tools.size} tools, ${asked.length} questions, index made in ${builtMs.toFixed(0)} ms`,
-  );
-  for (const { engine, recall, p50Ms, p95Ms } of lines) {
-    const [one, five, ten] = recall.map((share) => share.toFixed(3));
-    const times = `p50 ${p50Ms.toFixed(2)} ms  p95 ${p95Ms.toFixed(2)} ms`;
-    console.log(`  ${engine.padEnd(11)} recall@1 ${one}  @5 ${five}  @10 ${ten}  ${times}`);
-  }
+  return {
+    data: data.name,
+    toolCount: tools.size,
+    questionCount: asked.length,
+    builtMs,
+    plain: measure('plain BM25', (query) => plain.search(query, LIMIT), asked),
+    ours: measure('sandgate', ours, asked),
+  };
 }
 
 /** Of the tools that a question needs, the share that is among the first. */
-function measure(engine: string, search: Search, questions: readonly BenchQuestion[]): Line {
+function measure(engine: string, search: Search, questions: readonly BenchQuestion[]): Measured {
   const sums = [0, 0, 0];
   const times: number[] = [];
   for (const { text, expected } of questions) {
