@@ -10,7 +10,7 @@ import {
 } from '../shared/ed25519.ts';
 import { fromBase64Url, utf8 } from '../shared/encoding.ts';
 import { Sha256Schema } from '../shared/ids.ts';
-import { type KeySet, signKeySet } from '../shared/key-set.ts';
+import { DatedKeySchema, type KeySet, signKeySet } from '../shared/key-set.ts';
 import { type ResourceClasses, ResourceClassesSchema } from '../shared/resource-class.ts';
 import type { Env } from './env.ts';
 import { type Issuer, IssuersSchema, isLoopbackHttp, issuerOf } from './identity/issuer.ts';
@@ -83,6 +83,7 @@ const TextBindingsSchema = z.object({
   ID_SECRET: z.string(),
   OPERATOR_TOKEN_SHA256: Sha256Schema,
   POOLS: z.string(),
+  FORMER_KEYS: z.string().default('{}'),
   HTTP_TOOL_ORIGINS: z.string().default('[]'),
   RESOURCE_CLASSES: z.string().default('{}'),
   TENANT_REQUESTS_PER_MINUTE: z.string().regex(/^[1-9]\d{0,6}$/, 'must be a whole number from 1'),
@@ -99,11 +100,12 @@ export async function readConfiguration(env: Env): Promise<Configuration> {
   if (new Set([root.keyId, grant.keyId, receipt.keyId]).size < 3) {
     throw new ConfigurationError('EDGE_ROOT_KEY, GRANT_KEY and RECEIPT_KEY must be three different keys');
   }
+  const former = await readFormerKeys(texts.FORMER_KEYS, [root, grant, receipt]);
   const keySet: KeySet = {
     iss: origin,
     version: Number(texts.KEY_SET_VERSION),
-    grant_keys: [undated(grant)],
-    receipt_keys: [undated(receipt)],
+    grant_keys: [undated(grant), ...former.grant],
+    receipt_keys: [undated(receipt), ...former.receipt],
   };
   const issuers = await readIssuers(texts.ISSUERS, origin);
   const ownIssuer = await ownIssuerOf(origin, readIdSecret(texts.ID_SECRET));
@@ -201,6 +203,26 @@ async function readSecretsKey(text: string): Promise<CryptoKey> {
     'encrypt',
     'decrypt',
   ]);
+}
+
+const FormerKeysSchema = z.strictObject({
+  grant: z.array(DatedKeySchema).max(7).default([]),
+  receipt: z.array(DatedKeySchema).max(7).default([]),
+});
+type FormerKeys = z.infer<typeof FormerKeysSchema>;
+
+/** A key that signs now is none of them, and each is what its id says. */
+async function readFormerKeys(text: string, present: readonly SigningKey[]): Promise<FormerKeys> {
+  const former = parseBinding('FORMER_KEYS', FormerKeysSchema, parseJson('FORMER_KEYS', text));
+  const seen = new Set(present.map(({ keyId }) => keyId));
+  for (const { kid, jwk } of [...former.grant, ...former.receipt]) {
+    if ((await importPublicKey(jwk)) === undefined || (await keyIdOf(jwk)) !== kid) {
+      throw new ConfigurationError(`FORMER_KEYS: ${kid} is not the id of its key`);
+    }
+    if (seen.has(kid)) throw new ConfigurationError(`FORMER_KEYS: ${kid} is there twice, or signs now`);
+    seen.add(kid);
+  }
+  return former;
 }
 
 function undated(key: SigningKey): KeySet['grant_keys'][number] {

@@ -38,6 +38,11 @@ export interface Env {
   RECEIPT_KEY: string;
   /** Version of the key set; raise it whenever a key changes. */
   KEY_SET_VERSION: string;
+  /**
+   * JSON object `{grant?, receipt?}` with arrays of `{kid, jwk, not_before, not_after, revoked_at}`: public keys that signed
+   * before. Grants of theirs hold until `not_after`, receipts as long as they are here.
+   */
+  FORMER_KEYS?: string;
   /** base64url, 32 bytes: key of the tags in session ids. */
   ID_SECRET: string;
   /** SHA-256 (hex) of the operator's token, which holds no dot. */

@@ -1,0 +1,90 @@
+/** What is deployed has every binding in every environment, and can be put together without a network or an account. */
+import { spawn } from 'node:child_process';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+import { unstable_readConfig as readConfig } from 'wrangler';
+import * as z from 'zod';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..');
+const ConfigSchema = z.object({
+  compatibility_date: z.string(),
+  durable_objects: z.object({ bindings: z.array(z.object({ name: z.string(), class_name: z.string() })) }),
+  migrations: z.array(z.object({ tag: z.string(), new_sqlite_classes: z.array(z.string()).default([]) })),
+  workflows: z.array(z.object({ binding: z.string(), class_name: z.string() })),
+  r2_buckets: z.array(z.object({ binding: z.string() })),
+  queues: z.object({
+    producers: z.array(z.object({ binding: z.string() })).default([]),
+  }),
+  vars: z.record(z.string(), z.string()),
+});
+type Config = z.infer<typeof ConfigSchema>;
+
+function config(env?: string): Config {
+  const read: unknown = readConfig({
+    config: join(root, 'wrangler.toml'),
+    ...(env === undefined ? {} : { env }),
+  });
+  return ConfigSchema.parse(read);
+}
+
+test('production has the objects, their migrations and the other bindings of development', () => {
+  const [development, production] = [config(), config('production')];
+  expect(production.compatibility_date).toBe(development.compatibility_date);
+  expect(production.durable_objects).toEqual(development.durable_objects);
+  expect(production.migrations).toEqual(development.migrations);
+  const bindingsOf = ({ workflows, r2_buckets, queues }: Config) => ({
+    workflows: workflows.map(({ binding, class_name }) => [binding, class_name]),
+    buckets: r2_buckets.map(({ binding }) => binding),
+    queues: queues.producers.map(({ binding }) => binding),
+  });
+  expect(bindingsOf(production)).toEqual(bindingsOf(development));
+  expect(Object.keys(production.vars).toSorted()).toEqual(Object.keys(development.vars).toSorted());
+});
+
+test('each object with rows is in one migration', () => {
+  const { durable_objects, migrations } = config('production');
+  const made = migrations.flatMap(({ new_sqlite_classes }) => new_sqlite_classes);
+  expect(made.toSorted()).toEqual(durable_objects.bindings.map(({ class_name }) => class_name).toSorted());
+  expect(new Set(migrations.map(({ tag }) => tag)).size).toBe(migrations.length);
+});
+
+test('no environment names a secret in its file', () => {
+  for (const { vars } of [config(), config('production')]) {
+    for (const name of ['EDGE_ROOT_KEY', 'GRANT_KEY', 'RECEIPT_KEY', 'ID_SECRET', 'OPERATOR_TOKEN_SHA256']) {
+      expect(vars).not.toHaveProperty(name);
+    }
+  }
+});
+
+test('a deploy can be tried without a network: it bundles, and names every binding', async () => {
+  const out = await mkdtemp(join(tmpdir(), 'sandgate-deploy-'));
+  const deploy = ['npm', 'run', '--silent', 'deploy', '--', '--dry-run', '--outdir', out];
+  // A namespace of its own has no network at all.
+  const { exitCode, output } = await run('unshare', ['--net', ...deploy]);
+  expect(exitCode, output).toBe(0);
+  expect(output).not.toMatch(/warning/i);
+  for (const { name } of config('production').durable_objects.bindings)
+    expect(output).toContain(`env.${name} `);
+  expect(await readdir(out)).toContain('index.js');
+  await rm(out, { recursive: true, force: true });
+}, 120_000);
+
+function run(program: string, args: string[]): Promise<{ exitCode: number | null; output: string }> {
+  const environment = { ...process.env, CI: '1', NO_COLOR: '1' };
+  for (const name of Object.keys(environment))
+    if (/proxy/i.test(name)) Reflect.deleteProperty(environment, name);
+  const child = spawn(program, args, { cwd: root, env: environment });
+  let output = '';
+  const take = (chunk: Buffer): void => {
+    output += chunk.toString();
+  };
+  child.stdout.on('data', take);
+  child.stderr.on('data', take);
+  return new Promise((resolve, reject) => {
+    child.on('error', reject);
+    child.on('close', (exitCode) => resolve({ exitCode, output }));
+  });
+}
