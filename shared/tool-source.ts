@@ -84,8 +84,10 @@ export type RegisterSource = z.infer<typeof RegisterSourceSchema>;
 
 export const SourceStateSchema = z.object({
   status: z
-    .enum(['pending', 'ready', 'failed', 'disabled'])
-    .describe('`failed`: the last try did not succeed; tools that were there before stay.'),
+    .enum(['pending', 'ready', 'degraded', 'failed', 'disabled'])
+    .describe(
+      '`failed`: the last try did not succeed; tools that were there before stay. `degraded`: its list could not be read to the end; what was read is there.',
+    ),
   last_error: z.object({ message: z.string(), at: z.iso.datetime() }).nullable(),
   refreshed_at: z.iso.datetime().nullable().describe('When its tools were last seen to be as they are.'),
   next_poll_at: z.iso.datetime().nullable(),

@@ -187,7 +187,7 @@ describe('an MCP server over HTTP', () => {
     expect(await toolNames(await scopes(ALL_SCOPES, 'globex'))).not.toContain('calc.add');
   });
 
-  test('is read to the end of its pages, also behind a cursor that is empty', async () => {
+  test('R14: is read to the end of its pages, also behind a cursor that is empty', async () => {
     const pages: Record<string, { tools: unknown[]; nextCursor?: string }> = {
       first: { tools: [tool('a'), tool('b')], nextCursor: '' },
       '': { tools: [tool('c'), tool('d')], nextCursor: 'eyJv' },
@@ -202,10 +202,24 @@ describe('an MCP server over HTTP', () => {
     expect(await toolNames()).toEqual(expect.arrayContaining(['pages.a', 'pages.e']));
   });
 
-  test('whose list has no end, breaks off or is of no version that is spoken here has failed, and says why', async () => {
+  test('R14: whose list has no end or breaks off gives what was read, and says that it may not be all', async () => {
+    const isStuck = scriptedServer({
+      'tools/list': () => ({ tools: [tool('a'), tool('b')], nextCursor: '0' }),
+    });
+    let asks = 0;
+    internet.host('stuck.example.com', (request) => {
+      asks += 1;
+      return isStuck(request);
+    });
+    let page = 0;
     internet.host(
-      'stuck.example.com',
-      scriptedServer({ 'tools/list': () => ({ tools: [tool('a')], nextCursor: '1' }) }),
+      'round.example.com',
+      scriptedServer({
+        'tools/list': () => {
+          page += 1;
+          return { tools: [tool('a')], nextCursor: String(page) };
+        },
+      }),
     );
     internet.host(
       'torn.example.com',
@@ -214,15 +228,50 @@ describe('an MCP server over HTTP', () => {
           cursor === undefined ? { tools: [tool('a')], nextCursor: '1' } : undefined,
       }),
     );
-    internet.host('past.example.com', scriptedServer({}, { protocolVersion: '1999-01-01' }));
-    for (const name of ['stuck', 'torn', 'past', 'nowhere']) {
+    for (const name of ['stuck', 'round', 'torn']) {
       expect((await create({ name, url: `https://${name}.example.com/mcp` })).status).toBe(201);
     }
-    const said = await Promise.all(['stuck', 'torn', 'past', 'nowhere'].map(asked));
-    expect(said.map(({ status }) => status)).toEqual(['failed', 'failed', 'failed', 'failed']);
+    const said = await Promise.all(['stuck', 'round', 'torn'].map(asked));
+    expect(
+      said.map(({ status, tool_count, last_error }) => [status, tool_count, last_error?.message]),
+    ).toEqual([
+      ['degraded', 2, 'cursor did not advance'],
+      ['degraded', 1, 'cursor did not advance'],
+      ['degraded', 1, 'the server answered with the error -32601: no such method'],
+    ]);
+    expect(asks).toBeLessThan(100);
+    expect(page).toBeLessThan(100);
+    const names = await toolNames();
+    expect(names.filter((name) => name.includes('.'))).toEqual(['round.a', 'stuck.a', 'stuck.b', 'torn.a']);
+    expect(await refresh('torn')).toMatchObject({ status: 'degraded', tool_count: 1 });
+  });
+
+  test('keeps the whole list that it gave when a later one breaks off', async () => {
+    let isTorn = false;
+    internet.host(
+      'tearing.example.com',
+      scriptedServer({
+        'tools/list': ({ cursor }) => {
+          if (cursor === undefined) return { tools: [tool('a')], nextCursor: '1' };
+          return isTorn ? undefined : { tools: [tool('b')] };
+        },
+      }),
+    );
+    await ready({ name: 'tearing', url: 'https://tearing.example.com/mcp' });
+    isTorn = true;
+    expect(await refresh('tearing')).toMatchObject({ status: 'degraded', tool_count: 2 });
+    isTorn = false;
+    expect(await refresh('tearing')).toMatchObject({ status: 'ready', tool_count: 2, last_error: null });
+  });
+
+  test('R58: that cannot be reached or is of no version that is spoken here has failed, and says why', async () => {
+    internet.host('past.example.com', scriptedServer({}, { protocolVersion: '1999-01-01' }));
+    for (const name of ['past', 'nowhere']) {
+      expect((await create({ name, url: `https://${name}.example.com/mcp` })).status).toBe(201);
+    }
+    const said = await Promise.all(['past', 'nowhere'].map(asked));
+    expect(said.map(({ status }) => status)).toEqual(['failed', 'failed']);
     expect(said.map(({ last_error }) => last_error?.message)).toEqual([
-      'its list of tools has no end',
-      'the server answered with the error -32601: no such method',
       'unsupported protocol version',
       'the server cannot be reached, or its answer cannot be read',
     ]);
@@ -281,7 +330,7 @@ describe('an MCP server over HTTP', () => {
     expect(problemIn(await execute('mixed.odd', {})).code).toBe('tool_unavailable');
   });
 
-  test('that is slow or enormous holds up nobody else', async () => {
+  test('R73: that is slow or enormous holds up nobody else', async () => {
     const large = Array.from({ length: 2_000 }, (_, n) => ({
       ...tool(`t${n}`),
       description: 'x'.repeat(1_024),
@@ -325,7 +374,7 @@ describe('an MCP server over HTTP', () => {
     await vi.waitFor(() => expect(given?.aborted).toBe(true));
   });
 
-  test('is told when a call is given up by who made it', async () => {
+  test('R32: is told when a call is given up by who made it', async () => {
     const given: AbortSignal[] = [];
     internet.host(
       'slow.example.com',

@@ -77,12 +77,18 @@ async function foundIn(asked: Asked, document: unknown, etag: string | null): Pr
   return { ...found(read), seen };
 }
 
-export async function askServer(asked: Asked, { tools, server }: ListedServer): Promise<Found> {
+export async function askServer(
+  asked: Asked,
+  { tools, server, fault, isTorn }: ListedServer,
+): Promise<Found> {
   const digest = await sha256Hex(JSON.stringify(tools));
-  const seen = { ...asked.seen, digest, failures: 0 };
-  if (digest === asked.seen.digest) return { state: { ...ready(), server }, seen };
+  const state = { ...(fault === null ? ready() : degraded(fault)), server };
+  const failures = fault === null ? 0 : asked.seen.failures + 1;
+  // A list that broke off takes the place of none that was there before.
+  const isKept = digest === asked.seen.digest || (isTorn && asked.seen.digest !== null);
+  if (isKept) return { state, seen: { ...asked.seen, failures } };
   const read = found(await mcpTools(asked.source, tools, addressRules(asked.configuration)));
-  return { ...read, state: { ...read.state, server }, seen };
+  return { ...read, state: { ...read.state, ...state }, seen: { ...asked.seen, digest, failures } };
 }
 
 function found({ puts, problems }: SourceTools): Pick<Found, 'state' | 'tools'> {
@@ -91,4 +97,10 @@ function found({ puts, problems }: SourceTools): Pick<Found, 'state' | 'tools'> 
 
 function ready(): Partial<SourceState> {
   return { status: 'ready', last_error: null, refreshed_at: new Date().toISOString() };
+}
+
+/** Some of its tools are there, and perhaps not all. */
+function degraded(message: string): Partial<SourceState> {
+  const at = new Date().toISOString();
+  return { status: 'degraded', last_error: { message, at }, refreshed_at: at };
 }

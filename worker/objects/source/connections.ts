@@ -2,6 +2,7 @@
 import { SdkHttpError, type Transport } from '@modelcontextprotocol/client';
 import { type McpCall, McpConnection } from '../../sources/mcp/connection.ts';
 import { faultOfServer } from '../../sources/mcp/fault.ts';
+import type { ListedTools } from '../../sources/mcp/list-tools.ts';
 import { ServerFault } from '../../sources/server-fault.ts';
 import { type EdgeOutcome, edgeEnd, edgeFailure } from '../../tools/edge-execution.ts';
 
@@ -19,8 +20,7 @@ export interface ConnectionsOptions {
   onListChanged: () => void;
 }
 
-export interface ListedServer {
-  tools: unknown[];
+export interface ListedServer extends ListedTools {
   server: McpConnection['server'];
 }
 
@@ -38,7 +38,7 @@ export class Connections {
   async list(): Promise<ListedServer> {
     try {
       return await this.#use(async (connection) => ({
-        tools: await connection.listTools({ timeoutMs: LIST_TIMEOUT_MS }),
+        ...(await connection.listTools({ timeoutMs: LIST_TIMEOUT_MS })),
         server: connection.server,
       }));
     } catch (error: unknown) {

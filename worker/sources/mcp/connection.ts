@@ -1,19 +1,12 @@
 /** One connection to an MCP server, of either era: opened, its tools listed to the end, its tools called. */
 import { Client, type Transport } from '@modelcontextprotocol/client';
-import * as z from 'zod';
-import { MAX_SOURCE_BYTES, MAX_TOOLS_OF_A_SOURCE, type SourceState } from '../../../shared/tool-source.ts';
+import type { SourceState } from '../../../shared/tool-source.ts';
 import type { JsonSchema } from '../../tools/definition.ts';
 import type { EdgeOutcome } from '../../tools/edge-execution.ts';
-import { ServerFault } from '../server-fault.ts';
 import { edgeOutcomeOf } from './call-result.ts';
+import { type ListedTools, listTools, ToolsPageSchema } from './list-tools.ts';
 
 const PROBE_TIMEOUT_MS = 5_000;
-const MAX_PAGES = 1_000;
-
-const PageSchema = z.looseObject({
-  tools: z.array(z.unknown()),
-  nextCursor: z.string().max(16_384).optional(),
-});
 
 export interface McpCall {
   remoteName: string;
@@ -81,31 +74,12 @@ export class McpConnection {
     };
   }
 
-  /** All pages. A server whose cursors lead round in a circle, or nowhere, is at fault. */
-  async listTools({ timeoutMs }: { timeoutMs: number }): Promise<unknown[]> {
-    const deadlineMs = Date.now() + timeoutMs;
-    const tools: unknown[] = [];
-    const seen = new Set<string>();
-    let characters = 0;
-    let cursor: string | undefined;
-    do {
-      const timeout = Math.max(1, deadlineMs - Date.now());
-      const page = await this.#client.request(
-        { method: 'tools/list', params: cursor === undefined ? {} : { cursor } },
-        PageSchema,
-        { timeout, maxTotalTimeout: timeout },
-      );
-      tools.push(...page.tools);
-      characters += JSON.stringify(page.tools).length;
-      cursor = page.nextCursor;
-      if (cursor !== undefined && seen.has(cursor)) throw new ServerFault('its list of tools has no end');
-      if (cursor !== undefined) seen.add(cursor);
-      if (tools.length > MAX_TOOLS_OF_A_SOURCE)
-        throw new ServerFault(`it lists more than ${MAX_TOOLS_OF_A_SOURCE} tools`);
-      if (characters > MAX_SOURCE_BYTES) throw new ServerFault('its list of tools is too large');
-    } while (cursor !== undefined && seen.size < MAX_PAGES && Date.now() < deadlineMs);
-    if (cursor !== undefined) throw new ServerFault('its list of tools did not come to an end in time');
-    return tools;
+  listTools({ timeoutMs }: { timeoutMs: number }): Promise<ListedTools> {
+    return listTools((cursor, timeout) => {
+      const params = cursor === undefined ? {} : { cursor };
+      const options = { timeout, maxTotalTimeout: timeout };
+      return this.#client.request({ method: 'tools/list', params }, ToolsPageSchema, options);
+    }, timeoutMs);
   }
 
   async call({ remoteName, inputSchema, timeoutMs, signal, ...call }: McpCall): Promise<EdgeOutcome> {
