@@ -22,7 +22,7 @@ import { TRANSFER_DOWN_SCHEMAS, TRANSFER_UP_SCHEMAS } from './transfer.ts';
 /**
  * Of the links between host and edge. Each end speaks this version and the one before: `hello` offers, `welcome` says what
  * holds, and nothing that came with a later version is sent to a peer of an earlier one. 2: `welcome` names the version,
- * `drain`, and `lease_lost`.
+ * `drain`, `lease_lost`, and `request_id` in commands.
  */
 export const PROTOCOL_VERSION = 2;
 export const OLDEST_PROTOCOL_VERSION = 1;
@@ -69,6 +69,8 @@ export const CommandFrameSchema = z.strictObject({
   grant: z.string().max(8192),
   part: z.int().min(0).max(63),
   parts: z.int().min(1).max(64),
+  /** Of the request that it is for: only the host's log shows it. */
+  request_id: z.string().max(64).optional(),
 });
 
 /** Edge to host on a session link. */

@@ -66,4 +66,13 @@ export interface Env {
   WORKFLOWS_NEED_TAKING_UP?: string;
   /** Requests per minute of a tenant. */
   TENANT_REQUESTS_PER_MINUTE: string;
+  /** A line of the log for each request where it is `on`. */
+  REQUEST_LOG?: string;
+  /** Data set of Workers Analytics Engine: a point for each request. */
+  METRICS?: MetricsSink;
+}
+
+/** What is used of an Analytics Engine data set. */
+export interface MetricsSink {
+  writeDataPoint(point: { indexes: string[]; blobs: string[]; doubles: number[] }): void;
 }

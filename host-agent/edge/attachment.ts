@@ -47,9 +47,9 @@ export class Attachment implements HeldSession {
       sessionId: binding.sessionId,
       epoch: binding.epoch,
       ...links.session(binding),
-      onCommand: async ({ grant, payload }) => {
+      onCommand: async (command) => {
         await this.#leased;
-        await this.#session.handleCommand(grant, payload);
+        await this.#session.handleCommand(command);
       },
       onTransfer: (frame, bytes) => this.#transfers.receive(frame, bytes),
       onDown: () => this.#transfers.linkDown(),

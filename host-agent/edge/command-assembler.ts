@@ -8,6 +8,8 @@ import { MAX_ARGUMENTS_BYTES } from '../../shared/limits.ts';
 export interface Command {
   grant: string;
   payload: Uint8Array;
+  /** Of the request that it is for, where the edge says so. */
+  requestId?: string | undefined;
 }
 
 export type Assembled = { command: Command } | { violation: string } | { waiting: true };
@@ -41,7 +43,7 @@ export class CommandAssembler {
     }
     this.#parts.push(payload);
     if (this.#parts.length < this.#expectedParts) return { waiting: true };
-    const command = { grant: this.#grant, payload: concatBytes(this.#parts) };
+    const command = { grant: this.#grant, payload: concatBytes(this.#parts), requestId: header.request_id };
     this.reset();
     return { command };
   }

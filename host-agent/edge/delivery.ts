@@ -48,7 +48,7 @@ export class Delivery implements HeldSession {
       sessionId,
       epoch,
       ...links.session(state),
-      onCommand: ({ grant, payload }) => session.handleCommand(grant, payload),
+      onCommand: (command) => session.handleCommand(command),
       onTransfer: () => true,
       onDown: () => {},
       onFenced: () => this.#resolveCut('fenced'),

@@ -3,10 +3,11 @@ import { hash } from 'node:crypto';
 import { type Failure, failure } from '../../shared/errors.ts';
 import type { GrantClaims } from '../../shared/grant.ts';
 import { FIRST_PREVIOUS_SHA256 } from '../../shared/receipt.ts';
+import { traceIdOf } from '../../shared/trace.ts';
 import type { StartedEntry } from '../journal/entries.ts';
 import type { Journal } from '../journal/journal.ts';
 import type { ChainHead } from '../journal/state.ts';
-import type { Log } from '../logging/log.ts';
+import type { Log, LogFields } from '../logging/log.ts';
 import type { RunningExecution, Sandbox } from '../sandbox/port.ts';
 import { checkExecute, type ExecuteRequest, type SessionBinding } from './grant-check.ts';
 import type { HostFacts, ReceiptSigner } from './receipt.ts';
@@ -101,7 +102,7 @@ export class ExecutionRunner {
     return start;
   }
 
-  async #journalAndRun({ claims, token, payload }: ExecuteCommand): Promise<Failure | undefined> {
+  async #journalAndRun({ claims, token, payload, requestId }: ExecuteCommand): Promise<Failure | undefined> {
     const { binding, sandbox, dependencies } = this.#options;
     if (sandbox === null || this.#isOver) return failure('sandbox_failed', 'the sandbox is gone');
     const checked = checkExecute(claims, binding, payload);
@@ -118,7 +119,7 @@ export class ExecutionRunner {
     const { execution_id: executionId } = started;
     const current: CurrentExecution = { executionId, live: null, done: Promise.resolve() };
     this.#current = current;
-    current.done = this.#run(current, started, { sandbox, request: checked.value }).catch(
+    current.done = this.#run(current, started, { sandbox, request: checked.value, requestId }).catch(
       (error: unknown) => {
         const detail = error instanceof Error ? error.message : 'unknown';
         dependencies.log.error({ event: 'execution_fault', execution_id: executionId, detail });
@@ -131,7 +132,7 @@ export class ExecutionRunner {
   async #run(
     current: CurrentExecution,
     started: StartedEntry,
-    call: { sandbox: Sandbox; request: ExecuteRequest },
+    { requestId, ...call }: { sandbox: Sandbox; request: ExecuteRequest; requestId: string | undefined },
   ): Promise<void> {
     const { uplink, dependencies, endings } = this.#options;
     const { journal, host, signer, log } = dependencies;
@@ -155,6 +156,7 @@ export class ExecutionRunner {
         status: outcome.status,
         duration_ms: outcome.duration_ms,
         bytes: outcome.stdout_bytes + outcome.stderr_bytes,
+        ...requestFields(requestId),
       });
     });
   }
@@ -196,4 +198,10 @@ function startedEntry(claims: GrantClaims, token: string, request: ExecuteReques
     granted_at: new Date(claims.iat * 1000).toISOString(),
     started_at: new Date().toISOString(),
   };
+}
+
+/** What finds the request in the logs of the edge, and its trace. */
+function requestFields(requestId: string | undefined): Pick<LogFields, 'request_id' | 'trace_id'> {
+  const traceId = requestId === undefined ? undefined : traceIdOf(requestId);
+  return requestId === undefined || traceId === undefined ? {} : { request_id: requestId, trace_id: traceId };
 }

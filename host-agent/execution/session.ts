@@ -15,6 +15,7 @@ import { tellFinished } from './run.ts';
 import type { RunnerDependencies } from './runner.ts';
 import { type NamedGrant, namedGrant } from './unverified-claims.ts';
 import type { Uplink } from './uplink.ts';
+import type { ExecuteCommand } from './waiting-commands.ts';
 
 export interface SessionDependencies extends RunnerDependencies {
   lateness: Lateness;
@@ -23,6 +24,13 @@ export interface SessionDependencies extends RunnerDependencies {
 
 function isOfTransfer(act: GrantAct): boolean {
   return act === 'file' || act === 'terminal' || act === 'process';
+}
+
+/** A command as it came on the link. */
+export interface SessionCommand {
+  grant: string;
+  payload: Uint8Array;
+  requestId?: string | undefined;
 }
 
 export class HostedSession {
@@ -70,18 +78,19 @@ export class HostedSession {
   }
 
   /** One command; the caller gives one after the other. */
-  async handleCommand(token: string, payload: Uint8Array): Promise<void> {
+  async handleCommand({ grant: token, payload, requestId }: SessionCommand): Promise<void> {
     const verified = await this.#dependencies.verifyGrant(token);
     if (!verified.ok) return this.#refuseUnverified(token, verified);
     const claims = verified.value;
     const remembered = this.#memory.get(claims.jti);
     if (remembered === 'done') return;
     if (remembered !== undefined) return this.#refuse(claims, remembered);
-    const refused = await this.#carryOut(claims, token, payload);
+    const refused = await this.#carryOut({ claims, token, payload, requestId });
     if (refused !== undefined) this.#refuseForGood(claims, refused);
   }
 
-  async #carryOut(claims: GrantClaims, token: string, payload: Uint8Array): Promise<Failure | undefined> {
+  async #carryOut(command: ExecuteCommand): Promise<Failure | undefined> {
+    const { claims, token, payload } = command;
     const bound = checkBinding(claims, this.#binding, hash('sha256', payload));
     if (!bound.ok) return bound;
     if (isOfTransfer(claims.act)) return this.#transfer(claims, payload);
@@ -93,7 +102,7 @@ export class HostedSession {
       return failure('grant_invalid', 'attach is not granted on the link of a session');
     }
     if (claims.act === 'execute') {
-      const refused = this.#late(claims) ?? (await this.#runner.execute({ claims, token, payload }));
+      const refused = this.#late(claims) ?? (await this.#runner.execute(command));
       if (refused === undefined) this.#highestSeq = Math.max(this.#highestSeq, claims.seq);
       return refused;
     }

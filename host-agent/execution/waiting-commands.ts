@@ -8,6 +8,8 @@ export interface ExecuteCommand {
   claims: GrantClaims;
   token: string;
   payload: Uint8Array;
+  /** Of the request that it is for, where the edge says so. */
+  requestId?: string | undefined;
 }
 
 /** What waits in all lanes of a session together. */

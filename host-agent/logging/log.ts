@@ -4,6 +4,8 @@ import { pino } from 'pino';
 export interface LogFields {
   event: string;
   host_id?: string;
+  request_id?: string;
+  trace_id?: string;
   session_id?: string;
   execution_id?: string;
   sandbox_id?: string;
@@ -31,6 +33,8 @@ export interface LogFields {
 const FIELDS = [
   'event',
   'host_id',
+  'request_id',
+  'trace_id',
   'session_id',
   'execution_id',
   'sandbox_id',

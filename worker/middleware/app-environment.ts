@@ -10,5 +10,11 @@ export interface AppEnvironment {
     receivedMs: number;
     /** The tenant's request budget, once the caller is known. */
     rate?: RateState;
+    /** `operationId` of the route. */
+    operation?: string;
+    /** Code of the refusal. */
+    refusedAs?: string;
+    /** The caller's, once it is known. */
+    tenant?: string;
   };
 }

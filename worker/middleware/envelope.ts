@@ -1,8 +1,10 @@
 /** What every answer carries: the request id, the security headers, and the caller's rate. */
 import type { MiddlewareHandler } from 'hono';
 import { newId } from '../../shared/ids.ts';
+import { requestIdOfTrace } from '../../shared/trace.ts';
 import { rateHeaders } from './admission.ts';
 import type { AppEnvironment } from './app-environment.ts';
+import { observe } from './observation.ts';
 
 export const REQUEST_ID_HEADER = 'Request-Id';
 const REQUEST_ID = /^req_[A-Za-z0-9_-]{22}$/;
@@ -15,10 +17,12 @@ function isOfRate(value: string): boolean {
 
 export const envelope: MiddlewareHandler<AppEnvironment> = async (c, next) => {
   const given = c.req.header(REQUEST_ID_HEADER);
-  const requestId = given !== undefined && REQUEST_ID.test(given) ? given : newId('req');
+  const ofTrace = requestIdOfTrace(c.req.header('traceparent') ?? '');
+  const requestId = ofTrace ?? (given !== undefined && REQUEST_ID.test(given) ? given : newId('req'));
   c.set('requestId', requestId);
   c.set('receivedMs', Date.now());
   await next();
+  observe(c);
   // The router drops the body of an answer to HEAD; a stream must hear that nobody reads it.
   if (c.req.raw.method === 'HEAD') await c.res.body?.cancel();
   // The answer to an upgrade belongs to the object that holds the socket.

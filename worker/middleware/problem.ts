@@ -40,6 +40,7 @@ function setQuotaHeaders(headers: Headers, { limit, retry_after_s }: Failure): v
 /** `app.onError`. What is not a refusal is a fault of ours: logged with the request id, answered without detail. */
 export function renderError(error: Error, c: Context<AppEnvironment>): Response {
   const requestId = c.get('requestId');
+  c.set('refusedAs', error instanceof Refusal ? error.failure.code : 'internal');
   if (error instanceof Refusal) return problemResponse(error.failure, requestId, error.headers);
   if (!(error instanceof ConfigurationError)) {
     console.error(

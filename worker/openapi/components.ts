@@ -22,7 +22,14 @@ const REQUESTS: Readonly<Record<string, z.ZodType>> = {
 type Direction = 'input' | 'output';
 export type JsonSchema = Record<string, unknown>;
 
+const JsonSchemaSchema = z.record(z.string(), z.unknown());
+const SharedSchema = z.object({ $defs: z.record(z.string(), JsonSchemaSchema) });
+/** Under this name the conversion gives what several schemas of a registry share. */
+const SHARED = '__shared';
+
 export class Components {
+  readonly #shared: Record<string, JsonSchema> = {};
+  #parts = 0;
   readonly #registries = { input: registryOf(REQUESTS), output: registryOf(ANSWERS) };
 
   /** The schema, or a reference to it where it has a name. */
@@ -32,13 +39,31 @@ export class Components {
     if (name !== undefined) return { $ref: refTo(name) };
     // A named schema inside an unnamed one becomes a reference too: all are converted as one registry.
     const whole = registryOf({ ...(direction === 'input' ? REQUESTS : ANSWERS), [UNNAMED]: schema });
-    return convert(whole, direction)[UNNAMED] ?? {};
+    return this.#withShared(convert(whole, direction));
+  }
+
+  /** What a schema refers to again and again, itself too, has no name of its own: it is given one. */
+  #withShared(converted: Record<string, JsonSchema>): JsonSchema {
+    const unnamed = converted[UNNAMED] ?? {};
+    const shared = SharedSchema.safeParse(converted[SHARED]).data?.$defs;
+    if (shared === undefined) return unnamed;
+    this.#parts += 1;
+    const prefix = `Part${this.#parts}_`;
+    const renamed = (schema: JsonSchema): JsonSchema =>
+      JsonSchemaSchema.parse(
+        JSON.parse(JSON.stringify(schema).replaceAll(`${refTo(SHARED)}#/$defs/`, refTo(prefix))),
+      );
+    for (const [name, schema] of Object.entries(shared)) {
+      this.#shared[`${prefix}${name}`] = renamed(withoutOwnName(schema));
+    }
+    return renamed(unnamed);
   }
 
   all(): Record<string, JsonSchema> {
     return {
       ...convert(this.#registries.input, 'input'),
       ...convert(this.#registries.output, 'output'),
+      ...this.#shared,
     };
   }
 }

@@ -3,8 +3,12 @@ import * as z from 'zod';
 import { PublicJwkSchema } from '../../shared/ed25519.ts';
 import { SCOPES } from '../../shared/scopes.ts';
 import type { SigningKey } from '../configuration.ts';
+import { AUDIT_OBJECT } from '../middleware/audit.ts';
 import { PROTECTED_RESOURCE_PATH } from '../middleware/authentication.ts';
+import { callObject } from '../middleware/call-object.ts';
+import { unwrap } from '../middleware/refusal.ts';
 import { openApiDocument } from '../openapi/document.ts';
+import { SAFE } from './object-calls.ts';
 import { reply } from './reply.ts';
 import { defineRoute, type Route } from './route.ts';
 
@@ -21,6 +25,33 @@ const healthz = defineRoute({
   },
   errors: [],
   handle: () => reply(200, { status: 'ok' }),
+});
+
+/** An answer this young serves: anybody may ask, and each question would wake an object. */
+const READINESS_LIVE_MS = 5_000;
+let readyUntilMs = 0;
+
+const readyz = defineRoute({
+  method: 'GET',
+  path: '/readyz',
+  operationId: 'readyz',
+  summary: 'Whether this edge can serve: its configuration is whole and its objects answer',
+  access: { kind: 'public' },
+  answers: {
+    200: {
+      description: 'It can',
+      content: { 'application/json': z.object({ status: z.literal('ready') }) },
+    },
+  },
+  errors: ['overloaded', 'object_reset'],
+  handle: async ({ env }) => {
+    if (Date.now() >= readyUntilMs) {
+      const stub = () => env.AUDIT.getByName(AUDIT_OBJECT);
+      unwrap(await callObject(() => stub().list({ before: 1, limit: 1 }), SAFE));
+      readyUntilMs = Date.now() + READINESS_LIVE_MS;
+    }
+    return reply(200, { status: 'ready' });
+  },
 });
 
 const PublishedKeySchema = PublicJwkSchema.extend({
@@ -86,7 +117,7 @@ const protectedResource = defineRoute({
 
 /** The description is served beside the API and below its version. */
 export function documentRoutes(described: readonly Route[]): Route[] {
-  const plain = [healthz, jwks, protectedResource];
+  const plain = [healthz, readyz, jwks, protectedResource];
   let text: string | undefined;
   const serve = (path: string, operationId: string): Route =>
     defineRoute({

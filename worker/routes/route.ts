@@ -114,6 +114,7 @@ export function defineRoute<
   return {
     ...documentation,
     respond: async (c) => {
+      c.set('operation', definition.operationId);
       const configuration = await configurationOf(c.env);
       const principal = await callerOf(c, configuration, definition.access);
       const query = parseQuery(c.req.url, definition.query);
@@ -168,7 +169,10 @@ async function callerOf(
     },
     needed,
   );
-  if (principal.kind === 'tenant') c.set('rate', admission.peek(principal, Date.now()));
+  if (principal.kind === 'tenant') {
+    c.set('tenant', principal.tenant);
+    c.set('rate', admission.peek(principal, Date.now()));
+  }
   if (principal.kind !== access.kind) {
     throw new Refusal(failure('forbidden', `this route is for the ${access.kind}'s tokens`));
   }

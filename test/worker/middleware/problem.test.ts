@@ -125,7 +125,7 @@ describe('a fault', () => {
     const logged = vi.spyOn(console, 'error').mockImplementation(() => {});
     const response = await appThat(() => {
       throw new TypeError('secret path /srv/keys');
-    }).request('/');
+    }).request('/', undefined, {});
     const text = await response.text();
     expect(response.status).toBe(500);
     expect(text).not.toContain('secret');
@@ -141,7 +141,7 @@ describe('a fault', () => {
     const refusal = failure('rate_limited', 'slower', { retry_after_s: 2.2, violations });
     const response = await appThat(() => {
       throw new Refusal(refusal, { 'X-More': '1' });
-    }).request('/');
+    }).request('/', undefined, {});
     expect(response.status).toBe(429);
     expect(response.headers.get('Retry-After')).toBe('3');
     expect(response.headers.get('X-More')).toBe('1');

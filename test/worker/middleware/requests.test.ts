@@ -191,7 +191,7 @@ describe('A34: a path', () => {
 
   test.each([
     ['PUT', CREATE, 'POST, GET, HEAD'],
-    ['PATCH', '/v1/sessions/x', 'GET, HEAD, DELETE'],
+    ['PUT', '/v1/sessions/x', 'GET, HEAD, PATCH, DELETE'],
     ['GET', '/v1/execute', 'POST'],
     ['POST', '/v1/links/control', 'GET, HEAD'],
     ['OPTIONS', '/v1/tools', 'GET, HEAD, POST'],

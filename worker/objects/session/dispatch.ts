@@ -22,6 +22,9 @@ const RESEND_GRACE_MS = TERMINAL_GRACE_MS - 20_000;
 /** Of what is no execution; its grant needs one. */
 const COMMAND_TIMEOUT_MS = 30_000;
 
+/** The first version of the protocol whose hosts are told of requests. */
+const NAMES_REQUESTS_FROM = 2;
+
 export interface DispatchPort {
   /** Whether the host may still be at a call of this lane that was given up, or says soon that it lost its sandbox. */
   isHostBusy(lane: string): boolean;
@@ -160,7 +163,9 @@ export class Dispatch {
       placeMs: record.sentAtMs === null ? nowMs - record.createdAtMs : record.placeMs,
     });
     if (stateLost) this.#row.patch({ stateLost: false });
-    this.#link().send(commandFrames(grant.token, payload));
+    const link = this.#link();
+    const requestId = link.protocol >= NAMES_REQUESTS_FROM ? record.requestId : undefined;
+    link.send(commandFrames(grant.token, payload, requestId));
     this.#port.sent(record);
   }
 
