@@ -1,6 +1,13 @@
 /** A session as the API shows it, and what it takes to create one. */
 import * as z from 'zod';
-import { DEFAULT_POOL, HostIdSchema, ImageDigestSchema, PoolNameSchema, SessionIdSchema } from './ids.ts';
+import {
+  DEFAULT_POOL,
+  HostIdSchema,
+  ImageDigestSchema,
+  PoolNameSchema,
+  SessionIdSchema,
+  SnapshotIdSchema,
+} from './ids.ts';
 import { SessionStateSchema } from './lifecycle.ts';
 import {
   DEFAULT_IDLE_TIMEOUT_S,
@@ -122,6 +129,17 @@ export const CreateSessionSchema = z.strictObject({
   labels: LabelsSchema.default({}),
   idle_timeout_s: z.int().min(5).max(MAX_IDLE_TIMEOUT_S).default(DEFAULT_IDLE_TIMEOUT_S),
   lifetime_s: LifetimeSchema.default(null),
+  suspend_after_idle_s: z
+    .int()
+    .min(5)
+    .max(MAX_IDLE_TIMEOUT_S)
+    .optional()
+    .describe(
+      'Without activity for so long, the session is suspended: it holds no host, and any call brings it back. Nothing by itself.',
+    ),
+  from_snapshot: SnapshotIdSchema.optional().describe(
+    'Begin with what this snapshot has. Image, limits, environment, network and pool are those of the snapshot and not given.',
+  ),
   on_host_loss: z
     .enum(['fail', 'rebuild'])
     .default('fail')
@@ -170,6 +188,12 @@ export const SessionSchema = z.object({
   host_id: HostIdSchema.nullable(),
   sandbox_id: z.string().nullable(),
   epoch: z.int(),
+  /** How often the sandbox was made of a snapshot; the guest finds it in `/run/sandgate/generation`. */
+  generation: z.int().min(0),
+  /** What the session began with, and whose that was. */
+  from_snapshot: SnapshotIdSchema.nullable(),
+  parent_session_id: SessionIdSchema.nullable(),
+  suspend_after_idle_s: z.number().nullable(),
   on_host_loss: z.enum(['fail', 'rebuild']),
   idle_timeout_s: z.int(),
   owner: z.object({ tenant: z.string(), subject: z.string() }),

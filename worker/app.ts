@@ -7,12 +7,13 @@ import { routeLink } from './links/links.ts';
 import type { AppEnvironment } from './middleware/app-environment.ts';
 import { envelope } from './middleware/envelope.ts';
 import { renderError, renderNotFound } from './middleware/problem.ts';
-import { Refusal } from './middleware/refusal.ts';
+import { Refusal, unwrap } from './middleware/refusal.ts';
 import { sameHost } from './middleware/same-host.ts';
 import { sameOrigin } from './middleware/same-origin.ts';
 import { MCP_PATH } from './routes/mcp.ts';
 import type { Route } from './routes/route.ts';
 import { routes } from './routes/table.ts';
+import { TRANSFER_METHODS, TRANSFER_PATHS, transferSnapshot } from './snapshots/transfer.ts';
 
 export function createApp(): Hono<AppEnvironment> {
   const app = new Hono<AppEnvironment>();
@@ -29,6 +30,14 @@ export function createApp(): Hono<AppEnvironment> {
       throw new Refusal(linked);
     });
     refuseOtherMethods(app, link, ['GET']);
+  }
+  for (const path of TRANSFER_PATHS) {
+    app.on([...TRANSFER_METHODS], path, async (c) => {
+      const snapshotId = c.req.param('snapshot_id') ?? '';
+      const sha256 = c.req.param('sha256') ?? null;
+      return unwrap(await transferSnapshot(c.req.raw, c.env, { snapshotId, sha256 }));
+    });
+    refuseOtherMethods(app, path, TRANSFER_METHODS);
   }
   for (const [path, onPath] of byPath([...routes, ...adapterRoutes])) {
     for (const route of onPath) app.on(route.method, path, (c) => route.respond(c));

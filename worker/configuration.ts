@@ -51,6 +51,10 @@ export interface Configuration {
   resourceClasses: ResourceClasses;
   /** Key that hides credentials of tools at rest. */
   secretsKey: CryptoKey;
+  /** What the keys of snapshots are made of. */
+  snapshotRoot: CryptoKey;
+  /** Key of the tokens by which hosts bring and fetch snapshots. */
+  transferKey: CryptoKey;
 }
 
 /** Names the binding that is wrong, never its value: bindings hold secrets. */
@@ -130,6 +134,8 @@ export async function readConfiguration(env: Env): Promise<Configuration> {
       parseJson('RESOURCE_CLASSES', texts.RESOURCE_CLASSES),
     ),
     secretsKey: await readSecretsKey(texts.ID_SECRET),
+    snapshotRoot: await readSnapshotRoot(texts.ID_SECRET),
+    transferKey: await readTransferKey(texts.ID_SECRET),
   };
 }
 
@@ -223,6 +229,25 @@ async function readFormerKeys(text: string, present: readonly SigningKey[]): Pro
     seen.add(kid);
   }
   return former;
+}
+
+/** As above: a secret for each use, made of the one that there is. */
+async function readSnapshotRoot(text: string): Promise<CryptoKey> {
+  const bits = await derivedBits(text, 'keys of snapshots');
+  return crypto.subtle.importKey('raw', bits, 'HKDF', false, ['deriveBits']);
+}
+
+async function readTransferKey(text: string): Promise<CryptoKey> {
+  const bits = await derivedBits(text, 'transfers of snapshots');
+  return crypto.subtle.importKey('raw', bits, { name: 'HMAC', hash: 'SHA-256' }, false, ['sign', 'verify']);
+}
+
+async function derivedBits(text: string, use: string): Promise<ArrayBuffer> {
+  const secret = fromBase64Url(text);
+  if (secret === undefined) throw new ConfigurationError('ID_SECRET must be 32 bytes in base64url');
+  const root = await crypto.subtle.importKey('raw', secret, 'HKDF', false, ['deriveBits']);
+  const derivation = { name: 'HKDF', hash: 'SHA-256', salt: new Uint8Array(0), info: utf8(use) };
+  return crypto.subtle.deriveBits(derivation, root, 256);
 }
 
 function undated(key: SigningKey): KeySet['grant_keys'][number] {

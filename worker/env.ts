@@ -7,6 +7,7 @@ import type { McpCallsPort } from './objects/mcp-calls/port.ts';
 import type { ObjectNamespace } from './objects/namespace.ts';
 import type { PoolPort } from './objects/pool/port.ts';
 import type { SessionPort } from './objects/session/port.ts';
+import type { SnapshotsPort } from './objects/snapshots/port.ts';
 import type { SourcePort } from './objects/source/port.ts';
 import type { TenantPort } from './objects/tenant/port.ts';
 import type { WorkflowPort } from './objects/workflow/port.ts';
@@ -18,6 +19,9 @@ export interface Env {
   TENANT: ObjectNamespace<TenantPort>;
   MCP_CALLS: ObjectNamespace<McpCallsPort>;
   CATALOGUE: ObjectNamespace<CataloguePort>;
+  SNAPSHOT_INDEX: ObjectNamespace<SnapshotsPort>;
+  /** Chunks and manifests of snapshots, encrypted by the hosts that made them. */
+  SNAPSHOTS: R2Bucket;
   WORKFLOW: ObjectNamespace<WorkflowPort>;
   /** Runs of workflows, on the engine of Workflows. */
   WORKFLOW_RUN: RunNamespace;

@@ -1,6 +1,9 @@
 /** The bindings that tests see: those of the Worker as the runtime has them, and the keys of the test issuers. */
 type WorkerEnv = import('../../worker/env.ts').Env;
-type ObjectBindings = Pick<WorkerEnv, 'SESSION' | 'HOST' | 'POOL' | 'TENANT' | 'MCP_CALLS'>;
+type ObjectBindings = Pick<
+  WorkerEnv,
+  'SESSION' | 'HOST' | 'POOL' | 'TENANT' | 'MCP_CALLS' | 'SNAPSHOT_INDEX'
+>;
 
 declare namespace Cloudflare {
   interface Env extends Omit<WorkerEnv, keyof ObjectBindings> {
@@ -9,6 +12,7 @@ declare namespace Cloudflare {
     POOL: WorkerEnv['POOL'] & DurableObjectNamespace;
     TENANT: WorkerEnv['TENANT'] & DurableObjectNamespace;
     MCP_CALLS: WorkerEnv['MCP_CALLS'] & DurableObjectNamespace;
+    SNAPSHOT_INDEX: WorkerEnv['SNAPSHOT_INDEX'] & DurableObjectNamespace;
     TEST_ISSUER_KEYS: string;
   }
   interface GlobalProps {

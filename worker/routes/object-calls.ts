@@ -9,6 +9,7 @@ import type { HostPort } from '../objects/host/port.ts';
 import type { PoolPort } from '../objects/pool/port.ts';
 import type { SessionPort } from '../objects/session/port.ts';
 import { sessionObjectName } from '../objects/session-name.ts';
+import type { SnapshotsPort } from '../objects/snapshots/port.ts';
 import { type SourceOwner, type SourcePort, sourceObjectName } from '../objects/source/port.ts';
 import type { TenantPort } from '../objects/tenant/port.ts';
 import type { WorkflowPort } from '../objects/workflow/port.ts';
@@ -47,6 +48,10 @@ export function hostCalls(env: Env, hostId: string): ObjectCalls<HostPort> {
 
 export function sourceCalls(env: Env, owner: SourceOwner): ObjectCalls<SourcePort> {
   return (method, about) => callObject(() => method(env.SOURCE.getByName(sourceObjectName(owner))), about);
+}
+
+export function snapshotCalls(env: Env, tenant: string): ObjectCalls<SnapshotsPort> {
+  return (method, about) => callObject(() => method(env.SNAPSHOT_INDEX.getByName(tenant)), about);
 }
 
 /** `path` is where the request names the pool: only a pool of this edge has an object. */

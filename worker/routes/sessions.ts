@@ -17,8 +17,10 @@ import {
 import { invalid } from '../middleware/body.ts';
 import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import type { SnapshotFacts } from '../objects/snapshots/port.ts';
 import { keepsPlaces, place } from '../placement/place.ts';
 import { choosePool } from '../placement/pools.ts';
+import { originOf } from './from-snapshot.ts';
 import { poolCalls, SAFE, tenantCalls, UNSAFE } from './object-calls.ts';
 import { type OwnSession, ownSession, sessionOf } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
@@ -49,6 +51,15 @@ export const CREATE_ERRORS = [
   'sandbox_failed',
 ] as const satisfies readonly ErrorCode[];
 
+/** Beside those, of a session that is made of a snapshot. */
+export const FROM_SNAPSHOT_ERRORS = [
+  'not_found',
+  'snapshot_mismatch',
+  'snapshot_damaged',
+  'restore_failed',
+  'storage_unavailable',
+] as const satisfies readonly ErrorCode[];
+
 const createSession = defineRoute({
   method: 'POST',
   path: '/v1/sessions',
@@ -64,7 +75,7 @@ const createSession = defineRoute({
       headers: ['Location'],
     },
   },
-  errors: CREATE_ERRORS,
+  errors: [...CREATE_ERRORS, ...FROM_SNAPSHOT_ERRORS],
   handle: async (exchange, { body, raw }) => {
     const idempotency = await idempotencyOf({
       header: exchange.request.headers.get('Idempotency-Key'),
@@ -94,14 +105,29 @@ export async function reserveSession(
   );
 }
 
+export interface NewSession {
+  sessionId: string;
+  fresh: boolean;
+  request: CreateSession;
+  ephemeral: boolean;
+  /** What it is made of, where the request does not say it. */
+  snapshot?: SnapshotFacts | undefined;
+}
+
 export async function placeAndCreate(
   exchange: Exchange<'tenant'>,
-  { fresh, ...input }: { sessionId: string; fresh: boolean; request: CreateSession; ephemeral: boolean },
+  { fresh, ...input }: NewSession,
 ): Promise<Outcome<Session>> {
-  const { request, sessionId } = input;
-  const limits = resolveLimits(request.limits, exchange.configuration.resourceClasses);
+  const { sessionId } = input;
+  const origin = await originOf(exchange, input.request, input.snapshot);
+  if (!origin.ok) return origin;
+  const { snapshot, request } = origin.value ?? { request: input.request };
+  const limits =
+    snapshot === undefined
+      ? resolveLimits(request.limits, exchange.configuration.resourceClasses)
+      : success(snapshot.limits);
   if (!limits.ok) return limits;
-  const poolName = poolOf(exchange, request);
+  const poolName = snapshot?.pool ?? poolOf(exchange, request);
   const sized = { ...request, limits: limits.value, pool: poolName };
   const pool = poolCalls(exchange, poolName, 'body.pool');
   const session = sessionOf(exchange, sessionId);
@@ -115,14 +141,20 @@ export async function placeAndCreate(
   const except: string[] = [];
   let outcome: Outcome<Session> | undefined;
   while (except.length < MAX_HOSTS_TRIED) {
-    const wish = { image: request.image, sessionId, except };
+    const wish = {
+      image: snapshot?.imageDigest ?? request.image,
+      sessionId,
+      except,
+      ...(snapshot === undefined ? {} : { requires: snapshot.requirements }),
+    };
     const placed = await place({ name: poolName, calls: pool }, wish);
     if (!placed.ok) {
       outcome ??= (fresh ? undefined : await join(session)) ?? placed;
       break;
     }
     outcome = await session.call(
-      (stub) => stub.create({ ...input, request: sized, caller: session.caller, host: placed.value }),
+      (stub) =>
+        stub.create({ ...input, request: sized, caller: session.caller, host: placed.value, snapshot }),
       // A second create of the same id by the same caller joins the first.
       SAFE,
     );
@@ -155,7 +187,13 @@ function poolOf({ configuration }: Exchange<'tenant'>, request: CreateSession): 
 const MAX_HOSTS_TRIED = 3;
 const FULL_RETRY_AFTER_S = 2;
 /** Refusals of a host that say nothing of the next one; nothing was made there. */
-const OF_ONE_HOST: ReadonlySet<ErrorCode> = new Set(['host_full', 'host_degraded', 'no_host_available']);
+const OF_ONE_HOST: ReadonlySet<ErrorCode> = new Set([
+  'host_full',
+  'host_degraded',
+  'no_host_available',
+  'snapshot_mismatch',
+  'restore_failed',
+]);
 
 /** The session that the first request with an Idempotency-Key has made, or is making. */
 async function join(session: OwnSession): Promise<Outcome<Session> | undefined> {

@@ -13,6 +13,7 @@ import { pausingRoutes } from './pausing.ts';
 import { processRoutes } from './processes.ts';
 import type { Route } from './route.ts';
 import { sessionRoutes } from './sessions.ts';
+import { snapshotRoutes } from './snapshots.ts';
 import { sourceWebhook } from './source-webhook.ts';
 import { tenantRoutes } from './tenants.ts';
 import { terminal } from './terminal.ts';
@@ -26,6 +27,7 @@ import { workflowRoutes } from './workflows.ts';
 const described: Route[] = [
   ...sessionRoutes,
   ...pausingRoutes,
+  ...snapshotRoutes,
   ...executeRoutes,
   ...executionRoutes,
   exportSession,

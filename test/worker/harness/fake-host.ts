@@ -20,6 +20,16 @@ export const workerTransport: DoubleTransport = {
     );
     return { status: response.status, json: await response.json() };
   },
+  async send(method, path, token, bytes) {
+    const response = await exports.default.fetch(
+      new Request(`${ORIGIN}${path}`, {
+        method,
+        headers: { authorization: `Bearer ${token}` },
+        ...(bytes === undefined ? {} : { body: bytes }),
+      }),
+    );
+    return { status: response.status, bytes: new Uint8Array(await response.arrayBuffer()) };
+  },
   async connect(path, headers, listener) {
     const response = await exports.default.fetch(
       new Request(`${ORIGIN}${path}`, { headers: { ...headers, upgrade: 'websocket' } }),

@@ -17,6 +17,7 @@ function hostsOf(count: number, facts: Partial<HostRow> = {}): HostRow[] {
     degraded: false,
     images: [{ name: 'python', digest: DIGEST }],
     faults: [],
+    traits: null,
     last_seen_at: 1,
     ...facts,
   }));

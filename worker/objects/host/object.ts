@@ -164,7 +164,9 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     const { agent_version } = hello;
     logInfo('host_connected', { host_id: state.hostId, epoch, agent_version, protocol });
     await this.#watch(nowMs);
-    await this.#report(state, { state: 'connected', ...reported, images: hello.images, lastSeenAtMs: nowMs });
+    const { images } = hello;
+    const message = { state: 'connected', images, traits: traitsOf(hello), lastSeenAtMs: nowMs } as const;
+    await this.#report(state, { ...reported, ...message });
   }
 
   async #load(
@@ -348,7 +350,7 @@ export class HostObject extends DurableObject<Env> implements HostPort {
   }
 
   async #report(host: { hostId: string; pool: string }, report: Omit<HostReport, 'hostId'>): Promise<void> {
-    const { state, sandboxes, capacity, degraded, skewed, images, lastSeenAtMs } = report;
+    const { state, sandboxes, capacity, degraded, skewed, images, traits, lastSeenAtMs } = report;
     const message = {
       hostId: host.hostId,
       state,
@@ -357,6 +359,7 @@ export class HostObject extends DurableObject<Env> implements HostPort {
       degraded,
       skewed,
       images,
+      traits,
       lastSeenAtMs,
     };
     try {
@@ -381,4 +384,12 @@ export class HostObject extends DurableObject<Env> implements HostPort {
       writeSocket(socket, { ...state, phase: 'refused' });
     }
   }
+}
+
+/** Undefined for a host that restores no snapshots. */
+function traitsOf(hello: Extract<ControlLinkUp, { type: 'hello' }>): HostReport['traits'] {
+  const { runsc_version, runsc_platform, cpu_features_sha256 } = hello;
+  return cpu_features_sha256 === undefined
+    ? undefined
+    : { runsc_version, runsc_platform, cpu_features_sha256 };
 }

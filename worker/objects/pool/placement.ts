@@ -16,7 +16,7 @@ const AWAY_RETRY_AFTER_S = 5;
 /** The least filled of a few hosts that are connected, sound, have the image and room; equals are told apart by `random`. */
 export function choosePlacement(
   hosts: readonly HostRow[],
-  { image, except = [], near = [] }: PlacementWish,
+  { image, except = [], near = [], requires, like }: PlacementWish,
   random: () => number,
 ): Outcome<Placement> {
   const known = hosts.flatMap((host) => {
@@ -28,16 +28,38 @@ export function choosePlacement(
       ? failure('no_host_available', 'the pool has no host')
       : failure('image_not_found', `no host has the image ${image}`);
   }
-  const open = known.filter(({ host }) => isOpen(host) && !except.includes(host.host_id));
+  const fitting = known.filter(({ host }) => fits(host, requires ?? traitsOf(hosts, like)));
+  if (fitting.length === 0) {
+    return failure('snapshot_mismatch', 'no host has what the snapshot was made with');
+  }
+  const open = fitting.filter(({ host }) => isOpen(host) && !except.includes(host.host_id));
   const close = open.filter(({ host }) => near.includes(host.host_id) && fill(host) < NEAR_MAX_FILL);
   const best = leastFilled(close.length > 0 ? close : sample(open, random), random);
   if (best === undefined) {
-    const isSoundOne = known.some(({ host }) => isSound(host));
+    const isSoundOne = fitting.some(({ host }) => isSound(host));
     return failure('no_host_available', 'no connected host with this image has room', {
       retry_after_s: isSoundOne ? FULL_RETRY_AFTER_S : AWAY_RETRY_AFTER_S,
     });
   }
   return success({ hostId: best.host.host_id, imageDigest: best.digest });
+}
+
+type Traits = NonNullable<HostRow['traits']>;
+
+/** Undefined: anything will do. Null: nothing does, for it is not known what the host has. */
+function traitsOf(hosts: readonly HostRow[], like: string | undefined): Traits | null | undefined {
+  if (like === undefined) return undefined;
+  return hosts.find(({ host_id }) => host_id === like)?.traits ?? null;
+}
+
+function fits({ traits }: HostRow, wanted: Traits | null | undefined): boolean {
+  if (wanted === undefined) return true;
+  if (wanted === null || traits === null) return false;
+  return (
+    traits.runsc_version === wanted.runsc_version &&
+    traits.runsc_platform === wanted.runsc_platform &&
+    traits.cpu_features_sha256 === wanted.cpu_features_sha256
+  );
 }
 
 interface Candidate {

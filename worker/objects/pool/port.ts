@@ -8,7 +8,8 @@ import type {
   OperatorHostSchema,
 } from '../../../shared/host-api.ts';
 
-import type { HostRow } from './store.ts';
+import type { SnapshotRequirements } from '../../../shared/snapshot.ts';
+import type { HostRow, HostTraits } from './store.ts';
 
 export type Enroll = z.infer<typeof EnrollSchema>;
 export type Enrolled = z.infer<typeof EnrolledSchema>;
@@ -23,6 +24,10 @@ export interface PlacementWish {
   image: string;
   /** Hosts that have refused it. */
   except?: readonly string[];
+  /** What a snapshot was made with, which its host must have too. */
+  requires?: SnapshotRequirements;
+  /** A host that the chosen one must be like, so that a snapshot made there can be restored. */
+  like?: string;
   /** Hosts that have something of the session, such as the files of its snapshot. */
   near?: readonly string[];
 }
@@ -46,6 +51,8 @@ export interface HostReport {
   skewed: boolean;
   /** Null: as in the report before. */
   images: { name: string; digest: string }[] | null;
+  /** What it restores snapshots with; absent: as in the report before. */
+  traits?: HostTraits | undefined;
   lastSeenAtMs: number;
 }
 

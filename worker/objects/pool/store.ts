@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { type HostFault, HostFaultSchema } from '../../../shared/host-api.ts';
 import { HostIdSchema } from '../../../shared/ids.ts';
+import { SnapshotRequirementsSchema } from '../../../shared/snapshot.ts';
 
 const SCHEMA = `
 CREATE TABLE IF NOT EXISTS enrollment_token (
@@ -23,6 +24,8 @@ CREATE TABLE IF NOT EXISTS host (
   enrolled_at INTEGER NOT NULL,
   last_seen_at INTEGER
 ) WITHOUT ROWID;
+-- What it restores snapshots with.
+CREATE TABLE IF NOT EXISTS host_traits (host_id TEXT PRIMARY KEY, traits TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS host_fault (host_id TEXT NOT NULL, fault TEXT NOT NULL, PRIMARY KEY (host_id, fault))
   WITHOUT ROWID;
 -- Sessions on their way to a host, which does not count them yet.
@@ -31,6 +34,9 @@ CREATE TABLE IF NOT EXISTS placement (session_id TEXT PRIMARY KEY, host_id TEXT 
 `;
 
 const ImagesSchema = z.array(z.object({ name: z.string(), digest: z.string() }));
+
+const HostTraitsSchema = SnapshotRequirementsSchema.omit({ image: true });
+export type HostTraits = z.infer<typeof HostTraitsSchema>;
 
 const HostRowSchema = z.object({
   host_id: HostIdSchema,
@@ -42,6 +48,10 @@ const HostRowSchema = z.object({
   degraded: z.number().transform((flag) => flag === 1),
   images: z.string().transform((text) => ImagesSchema.parse(JSON.parse(text))),
   faults: z.string().transform((text) => z.array(HostFaultSchema).parse(JSON.parse(text))),
+  traits: z
+    .string()
+    .transform((text) => HostTraitsSchema.parse(JSON.parse(text)))
+    .nullable(),
   last_seen_at: z.number().nullable(),
 });
 export type HostRow = z.infer<typeof HostRowSchema>;
@@ -136,6 +146,7 @@ export class PoolStore {
     );
     const hostId = HostRowSchema.shape.host_id.parse(row.host_id);
     this.#sql.exec('DELETE FROM host_fault WHERE host_id NOT IN (SELECT host_id FROM host)');
+    this.#sql.exec('DELETE FROM host_traits WHERE host_id NOT IN (SELECT host_id FROM host)');
     // An operator made the token that it enrolled with: what was held against it is over.
     this.setFault(hostId, 'receipts_refused', false);
     return { hostId, pool };
@@ -147,7 +158,8 @@ export class PoolStore {
       .exec(
         `SELECT ${HOST_COLUMNS}, (SELECT COUNT(*) FROM placement AS other
            WHERE other.host_id = host.host_id AND other.session_id <> ?) AS placed,
-           (SELECT json_group_array(fault) FROM host_fault WHERE host_fault.host_id = host.host_id) AS faults
+           (SELECT json_group_array(fault) FROM host_fault WHERE host_fault.host_id = host.host_id) AS faults,
+           (SELECT traits FROM host_traits WHERE host_traits.host_id = host.host_id) AS traits
          FROM host ORDER BY host_id`,
         sessionId,
       )
@@ -164,6 +176,7 @@ export class PoolStore {
     degraded: boolean;
     skewed: boolean;
     images: HostRow['images'] | null;
+    traits?: HostTraits | undefined;
     lastSeenAtMs: number;
   }): void {
     this.#sql.exec(
@@ -178,10 +191,20 @@ export class PoolStore {
       report.hostId,
     );
     this.setFault(report.hostId, 'clock_skew', report.skewed);
+    if (report.traits !== undefined) this.#setTraits(report.hostId, report.traits);
     this.#sql.exec(
       'DELETE FROM placement WHERE host_id = ? AND placed_at < ?',
       report.hostId,
       report.lastSeenAtMs - ON_THE_WAY_MS,
+    );
+  }
+
+  #setTraits(hostId: string, traits: HostTraits): void {
+    this.#sql.exec(
+      `INSERT INTO host_traits (host_id, traits) SELECT host_id, ?2 FROM host WHERE host_id = ?1
+       ON CONFLICT (host_id) DO UPDATE SET traits = excluded.traits`,
+      hostId,
+      JSON.stringify(traits),
     );
   }
 

@@ -1,9 +1,13 @@
 /** When the session has to look at itself again. Pure: what is known goes in, the next moment comes out. */
 import { ATTACH_TIMEOUT_MS, HOST_DEAD_MS } from '../../../shared/limits.ts';
+import { RESTORE_TIMEOUT_MS, SUSPEND_TIMEOUT_MS } from '../../../shared/snapshot.ts';
 import { type ExecutionRecord, isToBeSent, type SessionRecord } from './records.ts';
+import { SUSPENDED_LIVE_MS } from './retention.ts';
 
 const QUEUE_LOOK_MS = 15_000;
 const OVERTIME_LOOK_MS = 5_000;
+/** A host gives up by itself; after this one that says nothing is taken to have done so. */
+export const SUSPEND_PATIENCE_MS = SUSPEND_TIMEOUT_MS + 30_000;
 /** Behind the timer that serves the same moment while the object is in memory. */
 const BACKSTOP_MS = 1_000;
 
@@ -24,10 +28,12 @@ export function nextLook(
   nowMs: number,
 ): number | null {
   const moments: number[] = [];
-  const isLive = record.state === 'creating' || record.state === 'running';
+  const isLive = ['creating', 'running', 'suspended'].includes(record.state);
   if (isLive && record.sandbox === 'attaching' && record.attachAtMs !== null) {
-    moments.push(record.attachAtMs + ATTACH_TIMEOUT_MS + BACKSTOP_MS);
+    moments.push(record.attachAtMs + attachTimeoutMs(record) + BACKSTOP_MS);
   }
+  if (record.pendingSnapshot !== null) moments.push(record.pendingSnapshot.atMs + SUSPEND_PATIENCE_MS);
+  if (record.state === 'suspended') moments.push(forgottenAt(record));
   for (const { deadlineAtMs } of open) {
     if (deadlineAtMs === null || standsStill(record)) continue;
     moments.push(nowMs < deadlineAtMs ? deadlineAtMs + BACKSTOP_MS : lastMoment(deadlineAtMs));
@@ -40,6 +46,8 @@ export function nextLook(
     if (record.expiresAtMs !== null) {
       moments.push(record.expiresAtMs > nowMs ? record.expiresAtMs : nowMs + OVERTIME_LOOK_MS);
     }
+    const suspendAtMs = suspendAt(record);
+    if (suspendAtMs !== null) moments.push(suspendAtMs);
   }
   // What waits for a sandbox waits in memory: after an eviction the alarm takes it up again.
   if (record.state !== 'paused' && open.length > 0 && open.every(isToBeSent)) {
@@ -50,9 +58,24 @@ export function nextLook(
   return moments.length === 0 ? null : Math.min(...moments);
 }
 
-/** On pause no deadline comes nearer, as long as there is a sandbox that stands still. */
+/** On pause no deadline comes nearer, as long as there is a sandbox that stands still, and none while it is stored. */
 export function standsStill({ state, sandbox }: SessionRecord): boolean {
-  return state === 'paused' && sandbox === 'ready';
+  return state === 'suspended' || (state === 'paused' && sandbox === 'ready');
+}
+
+/** A sandbox that is made of a snapshot has to be fetched first. */
+export function attachTimeoutMs({ snapshot }: Pick<SessionRecord, 'snapshot'>): number {
+  return snapshot === null ? ATTACH_TIMEOUT_MS : RESTORE_TIMEOUT_MS;
+}
+
+/** When an idle session moves into a snapshot, if it was asked to. */
+export function suspendAt({ lastActivityAtMs, facts }: SessionRecord): number | null {
+  return facts.suspendAfterIdleMs === null ? null : lastActivityAtMs + facts.suspendAfterIdleMs;
+}
+
+/** When a suspended session that nobody woke ends. */
+export function forgottenAt({ snapshot, lastActivityAtMs }: SessionRecord): number {
+  return Math.max(snapshot?.atMs ?? 0, lastActivityAtMs) + SUSPENDED_LIVE_MS;
 }
 
 /** When the lifetime is over; on pause it moves away with every moment. */

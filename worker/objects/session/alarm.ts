@@ -2,8 +2,8 @@
 import { failure } from '../../../shared/errors.ts';
 import { HOST_DEAD_MS } from '../../../shared/limits.ts';
 import type { Env } from '../../env.ts';
-import { logWarning, messageOf } from '../log.ts';
-import { idleAt, isOver, nextLook } from './agenda.ts';
+import { logInfo, logWarning, messageOf } from '../log.ts';
+import { forgottenAt, idleAt, isOver, nextLook, suspendAt } from './agenda.ts';
 import { failed } from './creation.ts';
 import { destroyAgain, endSession, loseHost, purge } from './ending.ts';
 import type { SessionRuntime } from './runtime.ts';
@@ -18,7 +18,10 @@ const STEPS: Record<string, Step> = {
   deadlines: ({ deadlines, executions }, _env, nowMs) => deadlines.check(executions.open, nowMs),
   link: judgeLink,
   queue: ({ dispatch }) => void dispatch.pump(),
+  snapshot: ({ suspension }, _env, nowMs) => suspension.checkOverdue(nowMs),
+  suspend: suspendIdle,
   idle: endIdle,
+  forgotten: endForgotten,
   account: ({ account }, _env, nowMs) =>
     account.dueAtMs !== null && account.dueAtMs <= nowMs ? account.report() : undefined,
   destroy: (runtime, _env, nowMs) => destroyAgain(runtime, nowMs),
@@ -61,6 +64,27 @@ async function judgeLink(runtime: SessionRuntime, env: Env, nowMs: number): Prom
   if (linkDownAtMs === null || nowMs < linkDownAtMs + HOST_DEAD_MS) return;
   if (await sandbox.isHostConnected()) runtime.linkLost('link_lost');
   else await loseHost(runtime, env);
+}
+
+/** A session that cannot be suspended stays as it is, and is looked at again after as long. */
+async function suspendIdle(
+  { row, executions, transfers, suspension }: SessionRuntime,
+  _env: Env,
+  nowMs: number,
+) {
+  const atMs = suspendAt(row.record);
+  if (row.record.state !== 'running' || executions.open.length > 0 || atMs === null || nowMs < atMs) return;
+  if (row.record.sandbox !== 'ready' || suspension.isPending) return;
+  const suspended = transfers.isMoving ? failure('session_not_running', 'busy') : await suspension.suspend();
+  if (suspended.ok || row.record.state !== 'running') return;
+  logInfo('idle_session_not_suspended', { session_id: row.record.facts.sessionId, code: suspended.code });
+  row.patch({ lastActivityAtMs: Date.now() });
+}
+
+async function endForgotten(runtime: SessionRuntime, env: Env, nowMs: number): Promise<void> {
+  const { row, executions } = runtime;
+  if (row.record.state !== 'suspended' || nowMs < forgottenAt(row.record)) return;
+  if (executions.firstToSend === undefined) await endSession(runtime, env, 'session_expired');
 }
 
 async function endIdle(runtime: SessionRuntime, env: Env, nowMs: number): Promise<void> {

@@ -12,7 +12,7 @@ import { notFound } from './creation.ts';
 import { eventStream } from './event-stream.ts';
 import type { Arguments } from './executions.ts';
 import type { ExecuteInput, ExecutionPage, ReceiptExport, ReceiptPage } from './port.ts';
-import type { ExecutionRecord } from './records.ts';
+import type { ExecutionRecord, SessionRecord } from './records.ts';
 import type { SessionRuntime } from './runtime.ts';
 import { isOwner } from './session-row.ts';
 
@@ -81,6 +81,16 @@ function formerCall(runtime: SessionRuntime, input: ExecuteInput): Outcome<Execu
   }
 }
 
+/** Brings a suspended session back for a call that it has not taken in before. */
+export async function wakeFor(
+  { row, executions, waking }: SessionRuntime,
+  { caller, idempotency }: ExecuteInput,
+): Promise<Outcome<null>> {
+  if (row.ownedBy(caller)?.state !== 'suspended') return success(null);
+  const isKnown = idempotency !== null && executions.findByKey(idempotency.key) !== undefined;
+  return isKnown ? success(null) : waking.wake();
+}
+
 export function streamOf(
   runtime: SessionRuntime,
   record: ExecutionRecord,
@@ -97,7 +107,7 @@ export function streamOf(
       log,
       encoding,
       startedAt: () => record.startedAt,
-      pausedAtMs: () => runtime.row.record.pausedAtMs,
+      pausedAtMs: () => stoodStillSinceMs(runtime.row.record),
       ended: () => {
         if (ended === undefined && isTerminal(record.status)) {
           ended = executions.view(record, { encoding, withoutText: true });
@@ -107,6 +117,11 @@ export function streamOf(
     },
     options.cursor ?? { executionId, stdoutBytes: 0, stderrBytes: 0, otherEvents: 0 },
   );
+}
+
+/** While the session is paused or suspended. */
+function stoodStillSinceMs({ state, pausedAtMs, snapshot }: SessionRecord): number | null {
+  return state === 'suspended' ? (snapshot?.atMs ?? null) : pausedAtMs;
 }
 
 /** Before anything is begun for a stream: whether one more may be read in this session. */

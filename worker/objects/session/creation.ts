@@ -7,6 +7,7 @@ import { configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import type { Caller } from '../caller.ts';
 import { logWarning, messageOf } from '../log.ts';
+import type { HeldSnapshot } from './held-snapshot.ts';
 import type { CreateInput } from './port.ts';
 import type { SessionFacts, StoredNetwork } from './records.ts';
 import { FAILED_LIVE_MS } from './retention.ts';
@@ -26,7 +27,8 @@ export async function createSession(
   const former = formerCreate(runtime, caller);
   if (former !== undefined) return former;
   const { lifetime_s: lifetimeS } = request;
-  runtime.row.create(factsOf(input, network), lifetimeS === null ? null : lifetimeS * 1_000);
+  const lifetimeMs = lifetimeS === null ? null : lifetimeS * 1_000;
+  runtime.row.create(factsOf(input, network), { lifetimeMs, snapshot: heldOf(input) });
   runtime.look();
   const [attached] = await Promise.all([runtime.sandbox.attach(), recordInTenant(runtime, env, 'running')]);
   if (!attached.ok) return failed(runtime, env, attached);
@@ -105,7 +107,7 @@ export async function recordInTenant(
 }
 
 function factsOf(
-  { sessionId, caller, request, host, ephemeral }: CreateInput,
+  { sessionId, caller, request, host, ephemeral, snapshot }: CreateInput,
   network: StoredNetwork | null,
 ): SessionFacts {
   return {
@@ -123,8 +125,30 @@ function factsOf(
     labels: request.labels,
     idleTimeoutMs: request.idle_timeout_s * 1000,
     onHostLoss: request.on_host_loss,
+    suspendAfterIdleMs:
+      request.suspend_after_idle_s === undefined ? null : request.suspend_after_idle_s * 1000,
+    fromSnapshot:
+      snapshot === undefined ? null : { snapshotId: snapshot.snapshotId, sessionId: snapshot.sessionId },
     createdAtMs: Date.now(),
     ephemeral,
+  };
+}
+
+/** The sandbox begins with what the snapshot has, but for calls that were under way there. */
+function heldOf({ snapshot }: CreateInput): HeldSnapshot | null {
+  if (snapshot === undefined) return null;
+  const { snapshotId, manifestSha256, sessionId, requirements, generation, bytes, storedBytes } = snapshot;
+  return {
+    snapshotId,
+    manifestSha256,
+    sessionId,
+    requirements,
+    executions: [],
+    generation,
+    bytes,
+    storedBytes,
+    atMs: Date.now(),
+    isOwn: false,
   };
 }
 

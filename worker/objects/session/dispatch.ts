@@ -183,8 +183,12 @@ export class Dispatch {
   }
 
   /** Something for the whole sandbox; `named` is told the grant before it is sent. False where there is no link. */
-  command(act: 'pause' | 'resume', named: (jti: string) => void): Promise<boolean> {
-    return this.#inTurn(() => this.#send({ act, timeoutMs: COMMAND_TIMEOUT_MS }, new Uint8Array(0), named));
+  command(
+    act: 'pause' | 'resume' | 'suspend',
+    payload: Uint8Array,
+    named: (jti: string) => void,
+  ): Promise<boolean> {
+    return this.#inTurn(() => this.#send({ act, timeoutMs: COMMAND_TIMEOUT_MS }, payload, named));
   }
 
   /** Numbers of grants must come to the host in their order, however long each takes to be signed. */

@@ -16,16 +16,23 @@ export type EndReason = 'session_deleted' | 'session_expired' | 'session_ended';
 /** Resolves when the sandbox is gone, or the host was told and did not say so in time. */
 export async function endSession(runtime: SessionRuntime, env: Env, reason: EndReason): Promise<void> {
   const { row, executions, sandbox } = runtime;
-  const { facts } = row.record;
+  const { facts, state, snapshot } = row.record;
   const nowMs = Date.now();
+  const holdsNoHost = state === 'suspended' && row.record.sandbox === 'lost';
   row.move('destroying', { destroyAtMs: nextDestroyTry(0, nowMs + CONFIRMATION_MS), destroyTries: 1 });
   sandbox.cancelAttach(failure('session_deleted', 'the session was deleted'));
   runtime.pausing.cancel(failure('not_found', 'the session was deleted'));
+  runtime.suspension.cancel(failure('not_found', 'the session was deleted'));
+  if (snapshot?.isOwn === true) {
+    runtime.suspension.release(snapshot.snapshotId);
+    row.patch({ snapshot: null });
+  }
   executions.endAll('interrupted', reason);
   runtime.transfers.endAll(failure('not_found', 'the session was deleted'));
   runtime.look();
   logInfo('session_ending', { session_id: facts.sessionId, reason });
 
+  if (holdsNoHost) sandbox.markDestroyed();
   const [isGone] = await Promise.all([destroySandbox(runtime), forgetInTenant(runtime, env)]);
   row.move('destroyed', { purgeAtMs: nowMs + READERS_LEAVE_MS });
   if (isGone) await confirmGone(runtime);
@@ -51,6 +58,7 @@ async function forgetInTenant({ row, account }: SessionRuntime, env: Env): Promi
 
 async function destroySandbox(runtime: SessionRuntime): Promise<boolean> {
   const { sandbox } = runtime;
+  if (sandbox.isGone) return true;
   try {
     const gone = sandbox.gone(CONFIRMATION_MS);
     await Promise.race([sandbox.sendDestroy(), gone]);
@@ -97,7 +105,8 @@ export async function purge(runtime: SessionRuntime, env: Env, nowMs: number): P
 /** The host is dead: what ran there is unknown, and the session cannot go on. */
 export async function loseHost(runtime: SessionRuntime, env: Env): Promise<void> {
   const { row, executions } = runtime;
-  if (!row.isLive) return;
+  // A suspended session holds no host; one that is being restored there is told by its attach.
+  if (!row.isLive || row.record.state === 'suspended') return;
   if (row.record.facts.onHostLoss === 'rebuild' && row.record.state !== 'creating') return leaveHost(runtime);
   row.move('error', {
     errorCode: 'host_lost',
@@ -111,6 +120,7 @@ export async function loseHost(runtime: SessionRuntime, env: Env): Promise<void>
   runtime.transfers.endAll(why);
   runtime.sandbox.cancelAttach(why);
   runtime.pausing.cancel(why);
+  runtime.suspension.cancel(why);
   runtime.link.fence();
   runtime.look();
   logWarning('session_host_lost', { session_id: row.record.facts.sessionId });

@@ -25,6 +25,8 @@ export interface IntakePort {
   /** The sandbox stands still, or runs again. */
   paused(): void;
   resumed(): void;
+  suspended(frame: Frame<'suspended'>): () => void;
+  suspendFailed(frame: Frame<'suspend_failed'>): void;
   /** Whether the grant was one of the whole sandbox. */
   commandRefused(frame: { grant_jti: string | null; code: string; detail: string }): boolean;
   /** Whether the grant was one of input, of which the host takes no more. */
@@ -107,9 +109,16 @@ export class Intake {
         this.#port[frame.type]();
         this.#acknowledgement.tookLast(frame.seq);
         return undefined;
-      case 'suspended':
+      case 'suspended': {
+        // Kept before it is acknowledged, and only then is its host let go.
+        const afterwards = this.#port.suspended(frame);
+        this.#acknowledgement.tookLast(frame.seq);
+        afterwards();
+        return undefined;
+      }
       case 'suspend_failed':
-        this.#took(frame, payload, false);
+        this.#port.suspendFailed(frame);
+        this.#acknowledgement.tookLast(frame.seq);
         return undefined;
       case 'sandbox_lost':
         this.#port.sandboxLost(frame.reason);

@@ -17,13 +17,25 @@ import { type Configuration, configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { readIdentity, SessionLinkIdentitySchema } from '../../links/identity.ts';
 import type { Caller } from '../caller.ts';
+import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
 import { ring } from './alarm.ts';
 import { AlarmClock } from './alarm-clock.ts';
-import { accept, cursorOf, find, list, readersFault, receiptExport, receiptOf, streamOf } from './calls.ts';
+import {
+  accept,
+  cursorOf,
+  find,
+  list,
+  readersFault,
+  receiptExport,
+  receiptOf,
+  streamOf,
+  wakeFor,
+} from './calls.ts';
 import { createSession, formerCreate, notFound, recordInTenant, viewOf } from './creation.ts';
 import { type EdgeCall, EdgeCalls } from './edge-calls/edge-calls.ts';
 import { confirmGone, endSession, loseHost, resumeEnding } from './ending.ts';
 import { readCaller, readEventsPath, readExecuteInput } from './internal-request.ts';
+import { migrateSession } from './migration.ts';
 import {
   type CreateInput,
   type ExecuteInput,
@@ -119,6 +131,8 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   async #accept(input: ExecuteInput, relay: Relay): Promise<Outcome<ExecutionRecord>> {
     const text = JSON.stringify(input.body.arguments);
     const sha256 = await sha256Hex(text);
+    const woken = await wakeFor(this.#parts, input);
+    if (!woken.ok) return woken;
     return accept(this.#parts, input, { arguments: { text, sha256 }, relay });
   }
 
@@ -175,7 +189,8 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
 
   async stdin(caller: Caller, executionId: string, bytes: Uint8Array, eof: boolean): Promise<Outcome<null>> {
     const found = find(this.#parts, caller, executionId);
-    return found.ok ? this.#parts.dispatch.stdin(found.value, bytes, eof) : found;
+    if (!found.ok) return found;
+    return this.#awake(() => this.#parts.dispatch.stdin(found.value, bytes, eof));
   }
 
   async interrupt(
@@ -197,7 +212,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
       executions.end(record, { status: 'cancelled', reason: 'interrupted' });
       return success({ execution_id: record.executionId });
     }
-    const interrupted = await dispatch.interrupt(record);
+    const interrupted = await this.#awake(() => dispatch.interrupt(record));
     return interrupted.ok ? success({ execution_id: record.executionId }) : interrupted;
   }
 
@@ -209,8 +224,47 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
 
   async resume(caller: Caller): Promise<Outcome<Session>> {
     if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
-    const resumed = await this.#parts.pausing.resume();
+    const resumed = await this.#awake(() => this.#parts.pausing.resume());
     return resumed.ok ? success(viewOf(this.#parts)) : resumed;
+  }
+
+  async suspend(caller: Caller): Promise<Outcome<Session>> {
+    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    const suspended = await this.#parts.suspension.suspend();
+    return suspended.ok ? success(viewOf(this.#parts)) : suspended;
+  }
+
+  async migrate(caller: Caller): Promise<Outcome<Session>> {
+    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    const moved = await migrateSession(this.#parts, this.env);
+    return moved.ok ? success(viewOf(this.#parts)) : moved;
+  }
+
+  async snapshot(
+    caller: Caller,
+    { kind, name }: { kind: SnapshotKind; name: string },
+  ): Promise<Outcome<SnapshotFacts>> {
+    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    return this.#awake(() => this.#parts.suspension.snapshot(kind, name));
+  }
+
+  async movedInto(snapshotId: string): Promise<SnapshotFacts | null> {
+    const held = this.#parts.row.maybe?.snapshot;
+    if (held?.isOwn !== true || held.snapshotId !== snapshotId || !this.#parts.row.isLive) return null;
+    const { manifestSha256, bytes, storedBytes, requirements } = held;
+    return this.#parts.suspension.factsOf({
+      snapshot_id: snapshotId,
+      manifest_sha256: manifestSha256,
+      bytes,
+      stored_bytes: storedBytes,
+      ...requirements,
+    });
+  }
+
+  /** For calls that need a sandbox: a suspended session is woken first. */
+  async #awake<T>(work: () => Promise<Outcome<T>>): Promise<Outcome<T>> {
+    const woken = await this.#parts.waking.wake();
+    return woken.ok ? work() : woken;
   }
 
   async attachRefused(notice: HostNotice & { code: ErrorCode; detail: string }): Promise<void> {

@@ -55,8 +55,10 @@ export class Pausing {
       const { state, sandbox } = this.#row.record;
       if (state === 'paused') return success(null);
       if (state !== 'running') return notNow(this.#row);
-      if (sandbox === 'attaching') {
-        return failure('session_not_running', 'the sandbox is being made', { retry_after_s: 1 });
+      if (sandbox === 'attaching' || this.#row.record.pendingSnapshot !== null) {
+        return failure('session_not_running', 'the sandbox, or a snapshot of it, is being made', {
+          retry_after_s: 1,
+        });
       }
       // Without a sandbox there is nothing to stop.
       if (sandbox === 'lost') this.paused();
@@ -68,7 +70,7 @@ export class Pausing {
     return this.#inTurn(async () => {
       const { state, sandbox } = this.#row.record;
       if (state === 'running') return success(null);
-      if (state !== 'paused') return notNow(this.#row);
+      if (state !== 'paused' || this.#row.record.pendingSnapshot !== null) return notNow(this.#row);
       if (sandbox !== 'ready') this.resumed();
       return this.#row.record.state === 'running' ? success(null) : this.#ask('resume');
     });
@@ -88,14 +90,13 @@ export class Pausing {
   /** The sandbox runs again: no clock has counted the time between. */
   resumed(): void {
     if (this.#row.maybe?.state === 'paused') {
-      this.goOn('running');
+      this.#goOn();
       this.#port.moved();
     }
     this.#settle(success(null));
   }
 
-  /** Ends the pause in the rows. */
-  goOn(state: 'running' | 'suspended'): void {
+  #goOn(): void {
     const { pausedAtMs, lastActivityAtMs, expiresAtMs } = this.#row.record;
     const pausedMs = pausedAtMs === null ? 0 : Math.max(0, Date.now() - pausedAtMs);
     for (const record of this.#executions.open) {
@@ -105,7 +106,7 @@ export class Pausing {
         sentAtMs: record.sentAtMs === null ? null : record.sentAtMs + pausedMs,
       });
     }
-    this.#row.move(state, {
+    this.#row.move('running', {
       pausedAtMs: null,
       lastActivityAtMs: lastActivityAtMs + pausedMs,
       expiresAtMs: expiresAtMs === null ? null : expiresAtMs + pausedMs,
@@ -138,7 +139,7 @@ export class Pausing {
       ANSWER_MS,
     );
     try {
-      const sent = await this.#dispatch.command(act, (jti) => {
+      const sent = await this.#dispatch.command(act, new Uint8Array(0), (jti) => {
         asked.jti = jti;
       });
       return sent ? await promise : linkDown();

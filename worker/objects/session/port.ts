@@ -7,6 +7,7 @@ import { TenantSchema } from '../../../shared/ids.ts';
 import type { ReceiptExportSchema } from '../../../shared/receipt-verify.ts';
 import type { Session, SizedSession, UpdateSession } from '../../../shared/session.ts';
 import type { Caller } from '../caller.ts';
+import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
 import type { EdgeCall } from './edge-calls/edge-calls.ts';
 import { CalledAsSchema } from './records.ts';
 
@@ -17,6 +18,8 @@ export interface CreateInput {
   host: { hostId: string; imageDigest: string };
   /** The session ends with its first execution. */
   ephemeral: boolean;
+  /** What the sandbox is made of, in place of an empty one. */
+  snapshot?: SnapshotFacts | undefined;
 }
 
 export const CallerSchema = z.strictObject({ tenant: TenantSchema, subject: z.string().min(1) });
@@ -113,6 +116,14 @@ export interface SessionPort {
   /** Resolves when everything of the session stands still; at once where it does. */
   pause(caller: Caller): Promise<Outcome<Session>>;
   resume(caller: Caller): Promise<Outcome<Session>>;
+  /** Moves the session into a snapshot: it holds no host then, and any call brings it back. */
+  suspend(caller: Caller): Promise<Outcome<Session>>;
+  /** Suspends the session and brings it back on another host, with what runs in it. */
+  migrate(caller: Caller): Promise<Outcome<Session>>;
+  /** A snapshot of the session, which goes on. */
+  snapshot(caller: Caller, wish: { kind: SnapshotKind; name: string }): Promise<Outcome<SnapshotFacts>>;
+  /** What the session is made of where it has moved into this snapshot. */
+  movedInto(snapshotId: string): Promise<SnapshotFacts | null>;
   /** From the host object: the sandbox was not made, or is gone, or the host is. */
   attachRefused(notice: HostNotice & { code: ErrorCode; detail: string }): Promise<void>;
   sandboxDestroyed(notice: HostNotice): Promise<void>;

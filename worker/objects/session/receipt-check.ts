@@ -17,7 +17,7 @@ export interface Claim {
   envelope: Envelope;
   outcome: ExecutionOutcome;
   record: ExecutionRecord;
-  session: Pick<SessionRecord, 'facts' | 'hostKeyX' | 'chainSeq' | 'chainSha256'>;
+  session: Pick<SessionRecord, 'facts' | 'hostKeyX' | 'epoch' | 'chainSeq' | 'chainSha256'>;
   /** The bytes of a stream as far as the edge has them from 0 on; undefined where they are not to be compared. */
   stream: ((name: 'stdout' | 'stderr') => Uint8Array) | undefined;
   /** Where a stream ends by what came of it, holes or not. */
@@ -104,7 +104,6 @@ async function identityFault(receipt: Receipt, { record, session }: Claim): Prom
     session_id: facts.sessionId,
     execution_id: record.executionId,
     tenant_sha256: await tenantSha256(facts),
-    epoch: record.epoch,
     grant_sha256: grant?.sha256 ?? '',
     args_sha256: record.argsSha256,
     tool: record.tool,
@@ -113,6 +112,10 @@ async function identityFault(receipt: Receipt, { record, session }: Claim): Prom
   };
   for (const [name, value] of Object.entries(expected)) {
     if (Reflect.get(receipt, name) !== value) return `${name} is that of something else`;
+  }
+  // One that moved with its session may be signed for either.
+  if (receipt.epoch !== record.epoch && receipt.epoch !== session.epoch) {
+    return 'epoch is that of something else';
   }
   const limits = { ...facts.limits, timeout_ms: record.timeoutMs };
   for (const [name, value] of Object.entries(limits)) {

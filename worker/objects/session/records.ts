@@ -6,6 +6,7 @@ import { ExecutionIdSchema, HostIdSchema, ImageDigestSchema, SessionIdSchema } f
 import { ExecutionStatusSchema, SessionStateSchema } from '../../../shared/lifecycle.ts';
 import { NetworkViewSchema } from '../../../shared/network.ts';
 import { ResourceLimitsSchema } from '../../../shared/session.ts';
+import { HeldSnapshotSchema, PendingSnapshotSchema } from './held-snapshot.ts';
 
 export const Flag = z.number().transform((value) => value === 1);
 
@@ -33,6 +34,9 @@ export const SessionFactsSchema = z.object({
   labels: z.record(z.string(), z.string()).default({}),
   idleTimeoutMs: z.number(),
   onHostLoss: z.enum(['fail', 'rebuild']).default('fail'),
+  suspendAfterIdleMs: z.number().nullable().default(null),
+  /** What the session began with. */
+  fromSnapshot: z.object({ snapshotId: z.string(), sessionId: z.string() }).nullable().default(null),
   createdAtMs: z.number(),
   ephemeral: z.boolean(),
 });
@@ -63,6 +67,12 @@ export const SessionRecordSchema = z.object({
   linkDownAtMs: z.number().nullable(),
   /** Since when everything of the session stands still. */
   pausedAtMs: z.number().nullable(),
+  /** What the next sandbox is made of: of a suspended session, where it is. */
+  snapshot: json(HeldSnapshotSchema).nullable(),
+  /** The one that the host was told to make and has not answered for. */
+  pendingSnapshot: json(PendingSnapshotSchema).nullable(),
+  /** Rises each time that a sandbox is made of a snapshot; the guest can read it. */
+  generation: z.number(),
   streamId: z.string().nullable(),
   lastSeq: z.number(),
   chainSeq: z.number(),

@@ -6,3 +6,6 @@ export const READERS_LEAVE_MS = 60_000;
 export const KEYS_LIVE_MS = 86_400_000;
 /** A session that failed says why for this long. */
 export const FAILED_LIVE_MS = 86_400_000;
+
+/** A suspended session that nobody wakes for so long ends, and what is stored of it goes. */
+export const SUSPENDED_LIVE_MS = 30 * 86_400_000;

@@ -1,5 +1,5 @@
 /** The parts of a session object, wired: what happens when the link, the sandbox or an execution changes. */
-import { failure } from '../../../shared/errors.ts';
+import { type Failure, failure } from '../../../shared/errors.ts';
 import type { Configuration } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import type { Account } from './account/account.ts';
@@ -20,7 +20,9 @@ import { Relocation } from './relocation.ts';
 import { type LostReason, SandboxKeeper } from './sandbox.ts';
 import { SessionRow } from './session-row.ts';
 import { SessionStore } from './store.ts';
+import { Suspension } from './suspension.ts';
 import { Transfers } from './transfers.ts';
+import { Waking } from './waking.ts';
 
 /** How long a host that did not answer in time has to stop what it was at. */
 const STOP_GRACE_MS = 3_000;
@@ -51,6 +53,8 @@ export class SessionRuntime {
   readonly transfers: Transfers;
   readonly deadlines: Deadlines;
   readonly pausing: Pausing;
+  readonly suspension: Suspension;
+  readonly waking: Waking;
   readonly clock: AlarmClock;
   readonly account: Account;
   readonly #acknowledgement: Acknowledgement;
@@ -135,7 +139,10 @@ export class SessionRuntime {
       link,
       port: {
         isHostBusy: (lane) =>
-          this.#abandoned.has(lane) || this.#lossTimer !== undefined || this.pausing.isPending,
+          this.#abandoned.has(lane) ||
+          this.#lossTimer !== undefined ||
+          this.pausing.isPending ||
+          this.suspension.isPending,
         prepare: () => {
           this.#recovery.start();
           this.look();
@@ -161,6 +168,38 @@ export class SessionRuntime {
         this.look();
       },
     });
+    this.suspension = new Suspension({
+      row,
+      store,
+      env,
+      configuration,
+      executions: this.executions,
+      dispatch: this.dispatch,
+      deadlines: this.deadlines,
+      pausing: this.pausing,
+      sandbox: this.sandbox,
+      transfers: this.transfers,
+      link,
+      port: {
+        moved: () => this.#moved(),
+        pump: () => void this.dispatch.pump(),
+        look: () => this.look(),
+      },
+    });
+    this.waking = new Waking({
+      row,
+      store,
+      env,
+      executions: this.executions,
+      deadlines: this.deadlines,
+      sandbox: this.sandbox,
+      link,
+      port: {
+        moved: () => this.#moved(),
+        release: (snapshotId) => this.suspension.release(snapshotId),
+        refuse: (why) => this.#refuseWaiting(why),
+      },
+    });
     this.#intake = new Intake({
       row,
       logs: this.logs,
@@ -179,7 +218,10 @@ export class SessionRuntime {
         inputRefused: (grant) => this.transfers.refused(grant) || this.dispatch.input.refused(grant),
         paused: () => this.pausing.paused(),
         resumed: () => this.pausing.resumed(),
-        commandRefused: ({ grant_jti, code, detail }) => this.pausing.refused(grant_jti, code, detail),
+        suspended: (frame) => this.suspension.suspended(frame),
+        suspendFailed: (frame) => this.suspension.failed(frame),
+        commandRefused: ({ grant_jti, code, detail }) =>
+          this.pausing.refused(grant_jti, code, detail) || this.suspension.refused(grant_jti, code, detail),
         receiptRefused: () => this.#receiptRefused(),
         useless: () => this.link.tookUseless(),
         endedLate: (record) => {
@@ -206,8 +248,17 @@ export class SessionRuntime {
     if (!this.link.isUp && record.sandbox === 'ready' && record.linkDownAtMs === null) {
       this.row.patch({ linkDownAtMs: Date.now() });
     }
+    this.#wakeAfterRestart();
     this.look();
     void this.dispatch.pump();
+  }
+
+  /** What waits for a snapshot to be made or restored waited in memory. */
+  #wakeAfterRestart(): void {
+    const { state, sandbox, snapshot } = this.row.record;
+    if (snapshot === null) return;
+    if (state === 'running' && sandbox === 'ready') queueMicrotask(() => this.waking.restored());
+    if (state === 'suspended') queueMicrotask(() => this.#wakeForWaiting());
   }
 
   /** Sees to it that the alarm rings when it has to. */
@@ -221,6 +272,20 @@ export class SessionRuntime {
     this.look();
     this.#port.moved();
     void this.dispatch.pump();
+    this.#wakeForWaiting();
+  }
+
+  /** A call that waits wakes the session, be it that it came while the session moved. */
+  #wakeForWaiting(): void {
+    if (this.row.maybe?.state !== 'suspended') return;
+    if (this.executions.firstToSend !== undefined) void this.waking.wake();
+  }
+
+  #refuseWaiting(why: Failure): void {
+    this.transfers.refuseWaiting(why);
+    for (let next = this.executions.firstToSend; next !== undefined; next = this.executions.firstToSend) {
+      this.executions.end(next, { status: 'refused', reason: why.code });
+    }
   }
 
   #streamBegins(streamId: string): number {
@@ -267,6 +332,7 @@ export class SessionRuntime {
   }
 
   #sandboxReady(): void {
+    if (this.row.record.sandbox === 'ready' && this.row.record.snapshot !== null) this.waking.restored();
     this.look();
     this.transfers.usable();
     void this.dispatch.pump();
@@ -290,7 +356,10 @@ export class SessionRuntime {
   linkLost(reason: LostReason | 'link_lost'): void {
     this.sandbox.markLost(reason);
     this.transfers.linkDown();
-    this.pausing.cancel(failure('sandbox_failed', 'the sandbox is gone'));
+    const gone = failure('sandbox_failed', 'the sandbox is gone');
+    this.pausing.cancel(gone);
+    this.suspension.cancel(gone);
+    if (this.row.maybe?.state === 'suspended') this.sandbox.cancelAttach(gone);
     this.deadlines.shorten(this.executions.open, Date.now());
     if (this.executions.inFlight.length === 0) void this.dispatch.pump();
   }

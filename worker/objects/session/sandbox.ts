@@ -5,10 +5,14 @@ import { type ErrorCode, type Failure, failure, type Outcome, success } from '..
 import type { SessionLinkUp } from '../../../shared/frames.ts';
 import type { AttachPayload } from '../../../shared/grant.ts';
 import { ATTACH_TIMEOUT_MS } from '../../../shared/limits.ts';
+import type { RestorePayload } from '../../../shared/snapshot.ts';
 import type { Configuration } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
+import { snapshotKey } from '../../snapshots/snapshot-keys.ts';
+import { signTransferToken } from '../../snapshots/transfer-token.ts';
 import { commandFrames } from '../command-frames.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
+import { attachTimeoutMs } from './agenda.ts';
 import { issueGrant } from './grants.ts';
 import type { SessionLink } from './link.ts';
 import type { SessionFacts } from './records.ts';
@@ -48,7 +52,7 @@ export class SandboxKeeper {
     const { promise, resolve } = Promise.withResolvers<Outcome<null>>();
     const timer = setTimeout(
       () => this.#settle(failure('host_unresponsive', 'the host made no sandbox in time')),
-      ATTACH_TIMEOUT_MS,
+      attachTimeoutMs(this.#row.record),
     );
     const settle = (outcome: Outcome<null>) => {
       clearTimeout(timer);
@@ -88,7 +92,7 @@ export class SandboxKeeper {
       environment: facts.environment,
       network: await openNetwork(this.#configuration.secretsKey, facts, facts.network),
       chain: { seq: chainSeq, sha256: chainSha256 },
-      snapshot: null,
+      snapshot: await this.#restorePayload(),
     };
     const payload = utf8(JSON.stringify(content));
     const grant = await this.#grant('attach', payload);
@@ -101,6 +105,22 @@ export class SandboxKeeper {
       sent = await this.#host().attach(command);
     }
     return sent;
+  }
+
+  async #restorePayload(): Promise<RestorePayload | null> {
+    const { facts, epoch, snapshot } = this.#row.record;
+    if (snapshot === null) return null;
+    const { tenant, sessionId, hostId } = facts;
+    const { snapshotId, manifestSha256, generation, isOwn } = snapshot;
+    const claims = { host: hostId, tenant, session: sessionId, snapshot: snapshotId, epoch };
+    return {
+      snapshot_id: snapshotId,
+      manifest_sha256: manifestSha256,
+      key: await snapshotKey(this.#configuration.snapshotRoot, { tenant, snapshotId }),
+      transfer_token: await signTransferToken({ ...claims, direction: 'get' }, this.#configuration),
+      generation: generation + 1,
+      executions: isOwn ? 'continue' : 'stop',
+    };
   }
 
   /** A host that was chosen was there a moment ago: after a restart of this edge it dials again at once. */
@@ -123,14 +143,18 @@ export class SandboxKeeper {
   }
 
   ready(frame: Ready): void {
-    const { sandbox, facts } = this.#row.record;
+    const { sandbox, facts, snapshot, state } = this.#row.record;
     if (sandbox !== 'attaching') return;
+    if (frame.snapshot_id !== snapshot?.snapshotId) {
+      this.#settle(failure('restore_failed', 'the host made the sandbox of something else'));
+      return;
+    }
     if (frame.image !== facts.imageDigest) {
       this.#settle(failure('image_refused', 'the host made a sandbox of another image'));
       return;
     }
     const patch = { sandbox: 'ready', sandboxId: frame.sandbox_id, attachAtMs: null } as const;
-    if (this.#row.record.state === 'creating') this.#row.move('running', patch);
+    if (state === 'creating' || state === 'suspended') this.#row.move('running', patch);
     else this.#row.patch(patch);
     this.#settle(success(null));
   }
@@ -148,7 +172,7 @@ export class SandboxKeeper {
   }
 
   overdueAtMs(attachAtMs: number | null): number {
-    return (attachAtMs ?? 0) + ATTACH_TIMEOUT_MS;
+    return (attachAtMs ?? 0) + attachTimeoutMs(this.#row.record);
   }
 
   markLost(reason: string): void {

@@ -2,6 +2,7 @@
 import { moveSession, type SessionState } from '../../../shared/lifecycle.ts';
 import { FIRST_PREVIOUS_SHA256 } from '../../../shared/receipt.ts';
 import type { Caller } from '../caller.ts';
+import type { HeldSnapshot } from './held-snapshot.ts';
 import type { SessionFacts, SessionRecord } from './records.ts';
 import type { SessionStore } from './store.ts';
 
@@ -41,7 +42,10 @@ export class SessionRow {
       : undefined;
   }
 
-  create(facts: SessionFacts, lifetimeMs: number | null): void {
+  create(
+    facts: SessionFacts,
+    { lifetimeMs, snapshot }: { lifetimeMs: number | null; snapshot: HeldSnapshot | null },
+  ): void {
     // A create that failed may be tried again with the same id; the host must not take its grants for old ones.
     const before = this.#record;
     const record: SessionRecord = {
@@ -58,6 +62,9 @@ export class SessionRow {
       stateLost: false,
       linkDownAtMs: null,
       pausedAtMs: null,
+      snapshot,
+      pendingSnapshot: null,
+      generation: 0,
       streamId: null,
       lastSeq: 0,
       chainSeq: 0,

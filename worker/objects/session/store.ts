@@ -20,7 +20,8 @@ CREATE TABLE IF NOT EXISTS session (
   facts TEXT NOT NULL, state TEXT NOT NULL, errorCode TEXT, errorDetail TEXT,
   epoch INTEGER NOT NULL, grantSeq INTEGER NOT NULL,
   sandbox TEXT NOT NULL, sandboxId TEXT, attachAtMs INTEGER, hostKeyX TEXT, stateLost INTEGER NOT NULL,
-  linkDownAtMs INTEGER, pausedAtMs INTEGER, streamId TEXT, lastSeq INTEGER NOT NULL,
+  linkDownAtMs INTEGER, pausedAtMs INTEGER, snapshot TEXT,
+  pendingSnapshot TEXT, generation INTEGER NOT NULL DEFAULT 0, streamId TEXT, lastSeq INTEGER NOT NULL,
   chainSeq INTEGER NOT NULL, chainSha256 TEXT NOT NULL,
   lastActivityAtMs INTEGER NOT NULL, expiresAtMs INTEGER, destroyAtMs INTEGER, destroyTries INTEGER NOT NULL, purgeAtMs INTEGER
 );
@@ -114,6 +115,9 @@ export class SessionStore {
     this.#ensureColumn('execution', 'calledAs', 'TEXT');
     this.#ensureColumn('session', 'pausedAtMs', 'INTEGER');
     this.#ensureColumn('session', 'expiresAtMs', 'INTEGER');
+    this.#ensureColumn('session', 'snapshot', 'TEXT');
+    this.#ensureColumn('session', 'pendingSnapshot', 'TEXT');
+    this.#ensureColumn('session', 'generation', 'INTEGER NOT NULL DEFAULT 0');
   }
 
   /** An object of a former version has the table without it. */

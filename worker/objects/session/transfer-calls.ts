@@ -64,6 +64,10 @@ export async function beginTransfer(
   const asked = readTransferRequest(request);
   if (caller === undefined || asked === undefined || !isWanted(asked))
     return failure('internal', 'internal request: transfer');
+  if (runtime.row.ownedBy(caller)?.state === 'suspended') {
+    const woken = await runtime.waking.wake();
+    if (!woken.ok) return woken;
+  }
   const fault = stateFault(runtime, caller);
   if (fault !== undefined) return fault;
   const begun = await runtime.transfers.begin(asked);
@@ -83,10 +87,11 @@ function stateFault({ row }: SessionRuntime, caller: Caller): Failure | undefine
     const missing = notFound();
     return missing.ok ? undefined : missing;
   }
-  if (record.state === 'running') return undefined;
+  if (record.state === 'running' && record.pendingSnapshot === null) return undefined;
   if (record.state === 'error')
     return failure('session_failed', `the session has failed: ${record.errorCode ?? 'unknown'}`);
-  return failure('session_not_running', `the session is ${record.state}`, { retry_after_s: 1 });
+  const what = record.state === 'running' ? 'being suspended' : record.state;
+  return failure('session_not_running', `the session is ${what}`, { retry_after_s: 1 });
 }
 
 export function refused(why: TransferFailure): Response {

@@ -15,6 +15,7 @@ function host(name: string, facts: Partial<HostRow> = {}): HostRow {
     degraded: false,
     images: [{ name: 'python', digest }],
     faults: [],
+    traits: null,
     last_seen_at: 1,
     ...facts,
   };

@@ -1,0 +1,299 @@
+import { evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { verifyChain } from '../../../../shared/receipt-verify.ts';
+import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
+import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
+import { tokenOf } from '../../fixture-issuer.ts';
+import { api, problemIn } from '../../harness/api.ts';
+import { assembled, executeStream } from '../../harness/event-reader.ts';
+import { connectFakeHost } from '../../harness/fake-host.ts';
+import { call, caller, openSession, type TestSession, WHOLE_CHAIN } from '../../harness/sessions.ts';
+
+let host: HostDouble;
+let session: TestSession;
+let running: ExecutionDouble[];
+const hosts: HostDouble[] = [];
+
+async function connect(): Promise<HostDouble> {
+  const connected = await connectFakeHost({
+    script: (execution) => {
+      running.push(execution);
+      execution.started();
+    },
+  });
+  hosts.push(connected);
+  return connected;
+}
+
+beforeEach(async () => {
+  running = [];
+  host = await connect();
+  session = await openSession(host);
+});
+afterEach(async () => {
+  vi.useRealTimers();
+  await session.stub.destroy(caller);
+  for (const connected of hosts.splice(0)) connected.close();
+});
+
+const objectStub = () => env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${session.id}`));
+const indexStub = () => env.SNAPSHOT_INDEX.get(env.SNAPSHOT_INDEX.idFromName(caller.tenant));
+
+async function view() {
+  const described = await session.stub.describe(caller);
+  if (!described.ok) throw new Error(described.detail);
+  return described.value;
+}
+
+/** What is stored of all snapshots, once what is to be removed has been. */
+async function stored(): Promise<string[]> {
+  await runDurableObjectAlarm(indexStub());
+  return (await env.SNAPSHOTS.list({ prefix: `${caller.tenant}/` })).objects.map(({ key }) => key);
+}
+
+async function start(command: string): Promise<ExecutionDouble> {
+  const accepted = await session.stub.execute(call(command, { body: { detach: true } }));
+  if (!accepted.ok) throw new Error(accepted.detail);
+  const id = accepted.value.execution_id;
+  return vi.waitFor(() => {
+    const execution = running.find((candidate) => candidate.id === id);
+    if (execution === undefined) throw new Error('not started');
+    return execution;
+  });
+}
+
+/** Runs a call to its end. */
+async function run(command: string) {
+  const before = running.length;
+  const waiting = session.stub.execute(call(command));
+  await vi.waitFor(() => expect(running.length).toBe(before + 1), { timeout: 10_000 });
+  await running.at(-1)?.finish();
+  const done = await waiting;
+  if (!done.ok) throw new Error(`${done.code}: ${done.detail}`);
+  return done.value;
+}
+
+describe('a suspended session', () => {
+  test('holds no host, and a call brings it back with a new epoch and generation', async () => {
+    await run('before');
+    const suspended = await session.stub.suspend(caller);
+    expect(suspended).toMatchObject({ value: { state: 'suspended', host_id: null, sandbox_id: null } });
+    expect(await session.stub.suspend(caller)).toMatchObject({ ok: true });
+    const former = host.session(session.id);
+    await host.until(() => former.heard.some(({ type }) => type === 'fenced'));
+    expect(former.suspends).toHaveLength(1);
+    expect((await stored()).length).toBe(2);
+    // Its host may die: it is nothing to this session.
+    await session.stub.hostLost({ hostId: host.hostId });
+    const done = await run('after');
+    expect(done).toMatchObject({ status: 'succeeded', state_lost: false });
+    const { attach, epoch } = host.session(session.id);
+    expect(epoch).toBeGreaterThan(former.epoch);
+    expect(attach.snapshot).toMatchObject({
+      snapshot_id: former.suspends[0]?.snapshot_id,
+      key: former.suspends[0]?.key,
+      generation: 1,
+      executions: 'continue',
+    });
+    expect(await view()).toMatchObject({ state: 'running', host_id: host.hostId, generation: 1 });
+    // What it was made of is needed no more.
+    await vi.waitFor(async () => expect(await stored()).toEqual([]));
+    await session.stub.suspend(caller);
+    expect(await session.stub.resume(caller)).toMatchObject({ value: { state: 'running', generation: 2 } });
+  });
+
+  test('carries a call to another host: the next byte, one end, and receipts of both', async () => {
+    await run('before');
+    const stream = await executeStream(session, call('print'));
+    await vi.waitFor(() => expect(running).toHaveLength(2));
+    await running[1]?.write('stdout', '1\n');
+    await stream.until(({ data }) => data.event === 'stdout');
+    const other = await connect();
+    const token = await tokenOf({ claims: { tenant: caller.tenant, sub: caller.subject } });
+    const moved = await api('POST', `/v1/sessions/${session.id}/migrate`, { token });
+    expect(moved).toMatchObject({ status: 200, json: { state: 'running', host_id: other.hostId } });
+    await running[1]?.write('stdout', '2\n');
+    await running[1]?.finish();
+    const events = await stream.toEnd();
+    expect(assembled(events, 'stdout')).toBe('1\n2\n');
+    expect(events.at(-1)?.data).toMatchObject({ event: 'end', execution: { status: 'succeeded' } });
+    await run('there');
+    const exported = await session.stub.receipts(caller, WHOLE_CHAIN);
+    if (!exported.ok) throw new Error(exported.detail);
+    const { receipts, keys } = exported.value;
+    expect(keys.hosts.map(({ host_id }) => host_id).sort()).toEqual([host.hostId, other.hostId].sort());
+    expect(await verifyChain(receipts, keys, session.id)).toMatchObject({ ok: true });
+    expect(receipts).toHaveLength(3);
+  });
+
+  test('counts no time of a call that is in it, and says to a reader that it stands still', async () => {
+    const stream = await executeStream(session, call('slow', { body: { timeout_ms: 1_000 } }));
+    await vi.waitFor(() => expect(running).toHaveLength(1));
+    await session.stub.suspend(caller);
+    await stream.until(({ data }) => data.event === 'paused');
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 86_400_000 });
+    await runDurableObjectAlarm(objectStub());
+    expect(await view()).toMatchObject({ state: 'suspended', executions: { running: 1 } });
+    vi.useRealTimers();
+    await session.stub.resume(caller);
+    await stream.until(({ data }) => data.event === 'resumed');
+    await running[0]?.finish();
+    expect((await stream.toEnd()).at(-1)?.data).toMatchObject({ execution: { status: 'succeeded' } });
+  });
+
+  test('is woken by files, input and interrupts as well, also after an eviction', async () => {
+    const execution = await start('reads');
+    await session.stub.suspend(caller);
+    await evictDurableObject(objectStub());
+    const given = await session.stub.stdin(caller, execution.id, new TextEncoder().encode('x'), false);
+    expect(given).toMatchObject({ ok: true });
+    await vi.waitFor(() => expect(execution.stdin).toHaveLength(1));
+    await session.stub.suspend(caller);
+    await session.stub.interrupt(caller, execution.id);
+    await execution.interrupted;
+    await execution.finish({ status: 'interrupted', exit_code: null });
+    await session.stub.suspend(caller);
+    const token = await tokenOf({ claims: { tenant: caller.tenant, sub: caller.subject } });
+    const listed = await api('DELETE', `/v1/sessions/${session.id}/files/x`, { token });
+    expect(listed.status, listed.text).toBeLessThan(300);
+    expect((await view()).state).toBe('running');
+  });
+
+  test('is deleted without a host, and nothing of it stays stored', async () => {
+    await session.stub.suspend(caller);
+    expect((await stored()).length).toBe(2);
+    host.close();
+    expect(await session.stub.destroy(caller)).toEqual({ ok: true, value: null });
+    await vi.waitFor(async () => expect(await stored()).toEqual([]));
+  });
+
+  test('stays where it is while no host fits, says why, and wakes when one does', async () => {
+    await session.stub.suspend(caller);
+    host.close();
+    const unlike = await connect();
+    unlike.close();
+    unlike.traits = { ...unlike.traits, runsc_version: 'other' };
+    await unlike.connect();
+    // Of the hosts that there ever were, one fits, and is away.
+    const refused = await session.stub.execute(call('x'));
+    expect(refused).toMatchObject({ ok: false, code: 'no_host_available' });
+    expect((await view()).state).toBe('suspended');
+    const fitting = await connect();
+    expect(await run('x')).toMatchObject({ status: 'succeeded' });
+    expect((await view()).host_id).toBe(fitting.hostId);
+  });
+
+  test('is not taken for restored where its host made an empty sandbox, or refused', async () => {
+    await session.stub.suspend(caller);
+    host.ignoresSnapshots = true;
+    expect(await session.stub.resume(caller)).toMatchObject({ ok: false, code: 'restore_failed' });
+    expect((await view()).state).toBe('suspended');
+    host.ignoresSnapshots = false;
+    host.refuseAttach = 'snapshot_damaged';
+    expect(await session.stub.resume(caller)).toMatchObject({ ok: false, code: 'snapshot_damaged' });
+    host.refuseAttach = undefined;
+    expect(await run('x')).toMatchObject({ status: 'succeeded', state_lost: false });
+  });
+
+  test('is made so by itself where it was asked for, once nothing is going on', async () => {
+    const idle = await openSession(host, { suspend_after_idle_s: 30 });
+    const stub = env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${idle.id}`));
+    await runDurableObjectAlarm(stub);
+    expect(await idle.stub.describe(caller)).toMatchObject({ value: { state: 'running' } });
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 31_000 });
+    await runDurableObjectAlarm(stub);
+    expect(await idle.stub.describe(caller)).toMatchObject({ value: { state: 'suspended' } });
+    // What ends an idle session does not end one that costs no host.
+    vi.setSystemTime(Date.now() + 700_000);
+    await runDurableObjectAlarm(stub);
+    expect(await idle.stub.describe(caller)).toMatchObject({ value: { state: 'suspended' } });
+    vi.setSystemTime(Date.now() + 31 * 86_400_000);
+    await runDurableObjectAlarm(stub);
+    expect(await idle.stub.describe(caller)).toMatchObject({ ok: false, code: 'not_found' });
+  });
+});
+
+describe('a suspend that fails', () => {
+  test('leaves the session running as it was, and nothing stored', async () => {
+    const execution = await start('x');
+    host.failSuspends = 'suspend_failed';
+    expect(await session.stub.suspend(caller)).toMatchObject({ ok: false, code: 'suspend_failed' });
+    expect((await view()).state).toBe('running');
+    await execution.finish();
+    host.failSuspends = undefined;
+    expect(await run('y')).toMatchObject({ status: 'succeeded' });
+    await vi.waitFor(async () => expect(await stored()).toEqual([]));
+  });
+
+  test('holds calls back until the host has answered, and no longer', async () => {
+    host.answersSuspends = false;
+    const suspending = session.stub.suspend(caller);
+    const double = host.session(session.id);
+    await host.until(() => double.suspends.length === 1);
+    const waiting = session.stub.execute(call('x'));
+    expect(await session.stub.accept(call('y'))).toMatchObject({ value: { status: 'queued' } });
+    expect(running).toHaveLength(0);
+    const snapshotId = double.suspends[0]?.snapshot_id ?? '';
+    double.send({ type: 'suspend_failed', snapshot_id: snapshotId, code: 'no_such_code', detail: 'x' });
+    expect(await suspending).toMatchObject({ ok: false, code: 'suspend_failed' });
+    await host.until(() => running.length === 1);
+    await running[0]?.finish();
+    expect(await waiting).toMatchObject({ ok: true });
+    await host.until(() => running.length === 2);
+    await running[1]?.finish();
+  });
+
+  test('because the sandbox was lost says so', async () => {
+    host.answersSuspends = false;
+    const suspending = session.stub.suspend(caller);
+    const double = host.session(session.id);
+    await host.until(() => double.suspends.length === 1);
+    double.send({ type: 'sandbox_lost', reason: 'host_restarted' });
+    expect(await suspending).toMatchObject({ ok: false, code: 'sandbox_failed' });
+    expect(await run('x')).toMatchObject({ status: 'succeeded', state_lost: true });
+  });
+});
+
+describe('the word of a host that all is stored', () => {
+  test('moves the session also when it comes over a link that was lost meanwhile', async () => {
+    await run('before');
+    const double = host.session(session.id);
+    double.sending = false;
+    const suspending = session.stub.suspend(caller);
+    await host.until(() => double.suspends.length === 1);
+    double.drop();
+    double.sending = true;
+    await double.connect();
+    expect(await suspending).toMatchObject({ value: { state: 'suspended' } });
+    expect(await run('after')).toMatchObject({ status: 'succeeded', state_lost: false });
+  });
+
+  test('is kept by the index though it was not told: it asks the session', async () => {
+    await session.stub.suspend(caller);
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 3_600_000 });
+    const [id] = [...new Set((await stored()).map((key) => key.split('/')[1]))];
+    expect(id).toMatch(/^snp_/);
+    expect(await session.stub.movedInto(id ?? '')).toMatchObject({ snapshotId: id });
+    vi.useRealTimers();
+    expect(await run('after')).toMatchObject({ state_lost: false });
+  });
+});
+
+describe('a session that waits for its pause to end', () => {
+  test('is suspended from there, but not while calls wait for it', async () => {
+    await session.stub.pause(caller);
+    const waiting = session.stub.execute(call('x'));
+    const refused = await session.stub.suspend(caller);
+    expect(refused).toMatchObject({ ok: false, code: 'session_not_running' });
+    await session.stub.resume(caller);
+    await host.until(() => running.length === 1);
+    await running[0]?.finish();
+    await waiting;
+    await session.stub.pause(caller);
+    expect(await session.stub.suspend(caller)).toMatchObject({ value: { state: 'suspended' } });
+    const token = await tokenOf({ claims: { tenant: caller.tenant, sub: caller.subject } });
+    const paused = await api('POST', `/v1/sessions/${session.id}/pause`, { token });
+    expect(problemIn(paused).code).toBe('session_not_running');
+  });
+});

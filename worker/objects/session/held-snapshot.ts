@@ -1,0 +1,27 @@
+/** Snapshots in the rows of a session: the one that its sandbox is made of next, and the one that is being made. */
+import * as z from 'zod';
+import { SessionIdSchema, SnapshotIdSchema } from '../../../shared/ids.ts';
+import { CarriedExecutionSchema, SnapshotRequirementsSchema } from '../../../shared/snapshot.ts';
+
+export const HeldSnapshotSchema = z.object({
+  snapshotId: SnapshotIdSchema,
+  manifestSha256: z.string(),
+  /** The session that it was taken of. */
+  sessionId: SessionIdSchema,
+  requirements: SnapshotRequirementsSchema,
+  executions: z.array(CarriedExecutionSchema),
+  generation: z.number(),
+  bytes: z.number(),
+  storedBytes: z.number(),
+  atMs: z.number(),
+  /** Whether it is where this session is; else it is what the session began with. */
+  isOwn: z.boolean(),
+});
+export type HeldSnapshot = z.infer<typeof HeldSnapshotSchema>;
+
+export const PendingSnapshotSchema = z.object({
+  snapshotId: SnapshotIdSchema,
+  leaveRunning: z.boolean(),
+  atMs: z.number(),
+});
+export type PendingSnapshot = z.infer<typeof PendingSnapshotSchema>;

@@ -1,0 +1,326 @@
+/**
+ * Has the host make a snapshot of the sandbox: one that the session moves into, after which it holds no host, or one
+ * beside it. The session has moved when its row says so; a host that was not told yet is told by its link.
+ */
+import { utf8 } from '../../../shared/encoding.ts';
+import { type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
+import type { SequencedUp } from '../../../shared/frames.ts';
+import { newId } from '../../../shared/ids.ts';
+import { isErrorCode } from '../../../shared/problem.ts';
+import type { SuspendPayload } from '../../../shared/snapshot.ts';
+import type { Configuration } from '../../configuration.ts';
+import type { Env } from '../../env.ts';
+import { snapshotKey } from '../../snapshots/snapshot-keys.ts';
+import { signTransferToken } from '../../snapshots/transfer-token.ts';
+import { logInfo, logWarning, messageOf } from '../log.ts';
+import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
+import { SUSPEND_PATIENCE_MS } from './agenda.ts';
+import type { Deadlines } from './deadlines.ts';
+import type { Dispatch } from './dispatch.ts';
+import type { Executions } from './executions.ts';
+import type { SessionLink } from './link.ts';
+import { notNow, type Pausing } from './pausing.ts';
+import { isToBeSent } from './records.ts';
+import type { SandboxKeeper } from './sandbox.ts';
+import type { SessionRow } from './session-row.ts';
+import type { SessionStore } from './store.ts';
+import { openNetwork, sealNetwork } from './stored-network.ts';
+import type { Transfers } from './transfers.ts';
+
+export type Suspended = Extract<SequencedUp, { type: 'suspended' }>;
+type SuspendFailed = Extract<SequencedUp, { type: 'suspend_failed' }>;
+
+export interface SuspensionPort {
+  moved(): void;
+  /** What waited while the host was at it may be sent. */
+  pump(): void;
+  look(): void;
+}
+
+interface Asked {
+  snapshotId: string;
+  jti: string | undefined;
+  settle: (outcome: Outcome<Suspended>) => void;
+}
+
+export interface SuspensionParts {
+  row: SessionRow;
+  store: SessionStore;
+  env: Env;
+  configuration: Configuration;
+  executions: Executions;
+  dispatch: Dispatch;
+  deadlines: Deadlines;
+  pausing: Pausing;
+  sandbox: SandboxKeeper;
+  transfers: Transfers;
+  link: () => SessionLink;
+  port: SuspensionPort;
+}
+
+export class Suspension {
+  readonly #parts: SuspensionParts;
+  #asked: Asked | undefined;
+
+  constructor(parts: SuspensionParts) {
+    this.#parts = parts;
+  }
+
+  get #record() {
+    return this.#parts.row.record;
+  }
+
+  /** Whether the host is making a snapshot: nothing is sent to the sandbox meanwhile. */
+  get isPending(): boolean {
+    return this.#parts.row.maybe !== undefined && this.#record.pendingSnapshot !== null;
+  }
+
+  /** Moves the session into a snapshot. */
+  async suspend(): Promise<Outcome<null>> {
+    if (this.#record.state === 'suspended') return success(null);
+    const made = await this.#make({ kind: 'suspension', name: '', leaveRunning: false });
+    return made.ok ? success(null) : made;
+  }
+
+  /** A snapshot beside the session, which goes on. */
+  async snapshot(kind: SnapshotKind, name: string): Promise<Outcome<SnapshotFacts>> {
+    const made = await this.#make({ kind, name, leaveRunning: true });
+    if (!made.ok) return made;
+    try {
+      const facts = await this.factsOf(made.value);
+      await this.#index().complete(facts);
+      return success(facts);
+    } catch (error: unknown) {
+      logWarning('snapshot_not_kept', { detail: messageOf(error) });
+      return failure('storage_unavailable', 'the snapshot could not be recorded', { retry_after_s: 2 });
+    }
+  }
+
+  async #make(wish: {
+    kind: SnapshotKind;
+    name: string;
+    leaveRunning: boolean;
+  }): Promise<Outcome<Suspended>> {
+    const fault = this.#fault();
+    if (fault !== undefined) return fault;
+    const { facts } = this.#record;
+    const { tenant, subject, sessionId } = facts;
+    const snapshotId = newId('snp');
+    const { leaveRunning, kind, name } = wish;
+    // Taken at once, so that of two that ask only one is first.
+    this.#parts.row.patch({ pendingSnapshot: { snapshotId, leaveRunning, atMs: Date.now() } });
+    const begun = await this.#index().begin({ snapshotId, sessionId, tenant, subject, kind, name });
+    if (!begun.ok || this.#record.pendingSnapshot?.snapshotId !== snapshotId) {
+      this.#over(snapshotId);
+      return begun.ok ? notNow(this.#parts.row) : begun;
+    }
+    this.#parts.transfers.endAll(failure('transfer_failed', 'a snapshot of the session is being made'));
+    this.#parts.port.look();
+    return this.#ask({ snapshotId, leaveRunning });
+  }
+
+  async #ask({
+    snapshotId,
+    leaveRunning,
+  }: {
+    snapshotId: string;
+    leaveRunning: boolean;
+  }): Promise<Outcome<Suspended>> {
+    const { configuration, dispatch } = this.#parts;
+    const { facts, epoch } = this.#record;
+    const { tenant, sessionId, hostId } = facts;
+    const claims = { host: hostId, tenant, session: sessionId, snapshot: snapshotId, epoch };
+    const content: SuspendPayload = {
+      snapshot_id: snapshotId,
+      key: await snapshotKey(configuration.snapshotRoot, { tenant, snapshotId }),
+      transfer_token: await signTransferToken({ ...claims, direction: 'put' }, configuration),
+      leave_running: leaveRunning,
+    };
+    const { promise, resolve } = Promise.withResolvers<Outcome<Suspended>>();
+    const asked: Asked = { snapshotId, jti: undefined, settle: resolve };
+    this.#asked = asked;
+    const payload = utf8(JSON.stringify(content));
+    const sent = await dispatch.command('suspend', payload, (jti) => {
+      asked.jti = jti;
+    });
+    if (!sent) this.#failed(snapshotId, failure('host_unresponsive', 'the link to the host is down'));
+    return promise;
+  }
+
+  #fault(): Failure | undefined {
+    const { row, pausing, executions, link } = this.#parts;
+    const { state, sandbox, pendingSnapshot } = this.#record;
+    if (state !== 'running' && state !== 'paused') return notNow(row);
+    if (sandbox !== 'ready' || pendingSnapshot !== null || pausing.isPending) {
+      const what = sandbox === 'ready' ? 'another pause or snapshot is under way' : 'there is no sandbox now';
+      return failure('session_not_running', what, { retry_after_s: 1 });
+    }
+    if (state === 'paused' && executions.firstToSend !== undefined) {
+      return failure('session_not_running', 'calls wait for the paused session to go on');
+    }
+    link().dropIfSilent(Date.now());
+    if (!link().isUp)
+      return failure('host_unresponsive', 'the link to the host is down', { retry_after_s: 1 });
+    return undefined;
+  }
+
+  /** All of it is stored. Gives what is to be done once the host was told that this is kept. */
+  suspended(frame: Suspended): () => void {
+    const isKnown = this.#asked?.snapshotId === frame.snapshot_id;
+    if (frame.left_running) {
+      if (isKnown) this.#asked?.settle(success(frame));
+      this.#over(frame.snapshot_id);
+      return () => this.#parts.port.pump();
+    }
+    if (this.#record.state !== 'running' && this.#record.state !== 'paused') return () => undefined;
+    this.#move(frame);
+    return () => {
+      if (isKnown) this.#asked?.settle(success(frame));
+      this.#asked = undefined;
+      this.#parts.sandbox.abandon('suspended');
+      this.#parts.port.moved();
+      void this.#tellMoved(frame);
+    };
+  }
+
+  /** The session is in the snapshot, and what was under way stands where the host says. */
+  #move(frame: Suspended): void {
+    const { row, store, executions, deadlines } = this.#parts;
+    const { facts, generation, pausedAtMs, expiresAtMs } = this.#record;
+    const nowMs = Date.now();
+    const pausedMs = pausedAtMs === null ? 0 : Math.max(0, nowMs - pausedAtMs);
+    logInfo('session_suspended', { session_id: facts.sessionId, bytes: frame.stored_bytes });
+    for (const record of executions.open) deadlines.disarm(record);
+    store.transaction(() => {
+      executions.flush();
+      for (const record of executions.open) {
+        const carried = frame.executions.find(({ execution_id }) => execution_id === record.executionId);
+        if (carried === undefined || isToBeSent(record)) continue;
+        const startedAt = record.startedAt ?? new Date().toISOString();
+        executions.patch(record, {
+          status: record.status === 'granted' ? 'running' : record.status,
+          startedAt,
+          deadlineAtMs: null,
+        });
+      }
+      row.move('suspended', {
+        pausedAtMs: null,
+        expiresAtMs: expiresAtMs === null ? null : expiresAtMs + pausedMs,
+        pendingSnapshot: null,
+        linkDownAtMs: null,
+        snapshot: {
+          snapshotId: frame.snapshot_id,
+          manifestSha256: frame.manifest_sha256,
+          sessionId: facts.sessionId,
+          requirements: requirementsOf(frame),
+          executions: frame.executions,
+          generation,
+          bytes: frame.bytes,
+          storedBytes: frame.stored_bytes,
+          atMs: nowMs,
+          isOwn: true,
+        },
+      });
+    });
+    for (const record of executions.open.slice()) {
+      const isCarried = frame.executions.some(({ execution_id }) => execution_id === record.executionId);
+      if (isCarried || isToBeSent(record)) continue;
+      // The host had not begun it, or says nothing of it any more.
+      if (record.status === 'granted') executions.sendAgain(record);
+      else executions.end(record, { status: 'unknown', reason: 'not_carried' });
+    }
+  }
+
+  /** The index asks by itself for what it was not told. */
+  async #tellMoved(frame: Suspended): Promise<void> {
+    try {
+      await this.#parts.sandbox.forgetAtHost();
+      await this.#index().complete(await this.factsOf(frame));
+    } catch (error: unknown) {
+      logWarning('suspension_not_told', { detail: messageOf(error) });
+    }
+  }
+
+  /** The sandbox runs on as it was. */
+  failed({ snapshot_id, code, detail }: SuspendFailed): void {
+    this.#failed(snapshot_id, failure(isErrorCode(code) ? code : 'suspend_failed', detail));
+  }
+
+  /** Whether the grant was one of these. */
+  refused(jti: string | null, code: string, detail: string): boolean {
+    const asked = this.#asked;
+    if (asked === undefined || jti === null || asked.jti !== jti) return false;
+    this.#failed(asked.snapshotId, failure('suspend_failed', `${code}: ${detail}`));
+    return true;
+  }
+
+  /** The sandbox is gone, or the session ends. */
+  cancel(why: Failure): void {
+    const pending = this.#parts.row.maybe?.pendingSnapshot;
+    if (pending !== undefined && pending !== null) this.#failed(pending.snapshotId, why);
+  }
+
+  /** From the alarm: a host that never answered. */
+  checkOverdue(nowMs: number): void {
+    const pending = this.#record.pendingSnapshot;
+    if (pending === null || nowMs < pending.atMs + SUSPEND_PATIENCE_MS) return;
+    this.#failed(pending.snapshotId, failure('suspend_failed', 'the host did not answer in time'));
+  }
+
+  #failed(snapshotId: string, why: Failure): void {
+    if (this.#asked?.snapshotId === snapshotId) this.#asked.settle(why);
+    this.#over(snapshotId);
+    this.release(snapshotId);
+    this.#parts.port.pump();
+  }
+
+  #over(snapshotId: string): void {
+    if (this.#asked?.snapshotId === snapshotId) this.#asked = undefined;
+    if (this.#record.pendingSnapshot?.snapshotId === snapshotId) {
+      this.#parts.row.patch({ pendingSnapshot: null });
+    }
+  }
+
+  /** Nothing needs it any more. */
+  release(snapshotId: string): void {
+    this.#index()
+      .release(snapshotId)
+      .catch((error: unknown) => logWarning('snapshot_not_released', { detail: messageOf(error) }));
+  }
+
+  /** What a session that is made of this snapshot needs to know. */
+  async factsOf(
+    frame: Pick<Suspended, 'snapshot_id' | 'manifest_sha256' | 'bytes' | 'stored_bytes'> &
+      SnapshotFacts['requirements'],
+  ): Promise<SnapshotFacts> {
+    const { facts, generation } = this.#record;
+    const { secretsKey } = this.#parts.configuration;
+    const { tenant } = facts;
+    const network = await openNetwork(secretsKey, facts, facts.network);
+    return {
+      snapshotId: frame.snapshot_id,
+      manifestSha256: frame.manifest_sha256,
+      sessionId: facts.sessionId,
+      parentSnapshotId: facts.fromSnapshot?.snapshotId ?? null,
+      image: facts.image,
+      imageDigest: facts.imageDigest,
+      pool: facts.pool,
+      limits: facts.limits,
+      environment: facts.environment,
+      network: await sealNetwork(secretsKey, { tenant, sessionId: frame.snapshot_id }, network),
+      requirements: requirementsOf(frame),
+      generation,
+      bytes: frame.bytes,
+      storedBytes: frame.stored_bytes,
+    };
+  }
+
+  #index() {
+    return this.#parts.env.SNAPSHOT_INDEX.getByName(this.#record.facts.tenant);
+  }
+}
+
+function requirementsOf(from: SnapshotFacts['requirements']): SnapshotFacts['requirements'] {
+  const { image, runsc_version, runsc_platform, cpu_features_sha256 } = from;
+  return { image, runsc_version, runsc_platform, cpu_features_sha256 };
+}

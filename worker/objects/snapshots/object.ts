@@ -1,0 +1,132 @@
+/** The snapshots of one tenant: which there are, what they take, and the end of those that nobody needs. */
+import { DurableObject } from 'cloudflare:workers';
+import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import { SUSPEND_TIMEOUT_MS } from '../../../shared/snapshot.ts';
+import type { Snapshot, SnapshotList } from '../../../shared/snapshot-resource.ts';
+import type { Env } from '../../env.ts';
+import { removeSome } from '../../snapshots/storage.ts';
+import { logWarning, messageOf } from '../log.ts';
+import { sessionObjectName } from '../session-name.ts';
+import type { NamedSnapshot, NewSnapshot, SnapshotFacts, SnapshotsPort } from './port.ts';
+import { type SnapshotRow, SnapshotsStore } from './store.ts';
+import { snapshotView } from './view.ts';
+
+/** Of one tenant, the suspended sessions included. */
+export const MAX_SNAPSHOTS = 500;
+const MAX_STORED_BYTES = 256 * 1024 ** 3;
+/** A host has given up long before, and its tokens are over. */
+const STALE_AFTER_MS = 3 * SUSPEND_TIMEOUT_MS;
+const SWEEP_AT_ONCE = 8;
+const SWEEP_RETRY_MS = 30_000;
+
+export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort {
+  readonly #store: SnapshotsStore;
+
+  constructor(ctx: DurableObjectState, env: Env) {
+    super(ctx, env);
+    this.#store = new SnapshotsStore(ctx.storage);
+  }
+
+  async begin(snapshot: NewSnapshot): Promise<Outcome<null>> {
+    const { count, storedBytes } = this.#store.usage();
+    if (count >= MAX_SNAPSHOTS) return failure('quota_exceeded', `${count} snapshots are kept`);
+    if (storedBytes >= MAX_STORED_BYTES) {
+      return failure(
+        'quota_exceeded',
+        `snapshots take ${storedBytes} bytes, the limit is ${MAX_STORED_BYTES}`,
+      );
+    }
+    const nowMs = Date.now();
+    this.#store.add(snapshot, nowMs);
+    await this.#wakeAt(nowMs + STALE_AFTER_MS);
+    return success(null);
+  }
+
+  async complete(facts: SnapshotFacts): Promise<void> {
+    this.#store.complete(facts);
+  }
+
+  async find(subject: string, snapshotId: string): Promise<Outcome<NamedSnapshot>> {
+    const row = this.#store.named(subject, snapshotId);
+    if (row?.facts === undefined || row.facts === null) return notFound();
+    return success({ name: row.name, createdAtMs: row.created_at, facts: row.facts });
+  }
+
+  async list(input: {
+    subject: string;
+    cursor?: string | undefined;
+    limit: number;
+  }): Promise<Outcome<SnapshotList>> {
+    const position = input.cursor === undefined ? BEGINNING : parseCursor(input.cursor);
+    if (position === undefined) {
+      return failure('invalid_request', 'the cursor is not one of this list', {
+        violations: [{ path: 'query.cursor', expected: 'next_cursor of a former answer' }],
+      });
+    }
+    const found = this.#store.list(input.subject, position, input.limit + 1);
+    const shown = found.slice(0, input.limit);
+    const last = shown.at(-1);
+    return success({
+      snapshots: shown.flatMap(viewOf),
+      next_cursor:
+        found.length > shown.length && last !== undefined ? `${last.created_at}:${last.snapshot_id}` : null,
+    });
+  }
+
+  async remove(subject: string, snapshotId: string): Promise<Outcome<null>> {
+    if (this.#store.named(subject, snapshotId) === undefined) return notFound();
+    await this.release(snapshotId);
+    return success(null);
+  }
+
+  async release(snapshotId: string): Promise<void> {
+    this.#store.markRemoved(snapshotId);
+    await this.#wakeAt(Date.now());
+  }
+
+  override async alarm(): Promise<void> {
+    const nowMs = Date.now();
+    await this.ctx.storage.setAlarm(nowMs + SWEEP_RETRY_MS);
+    for (const row of this.#store.stale(nowMs - STALE_AFTER_MS, SWEEP_AT_ONCE)) await this.#judge(row);
+    for (const place of this.#store.removed(SWEEP_AT_ONCE)) {
+      if (await removeSome(this.env.SNAPSHOTS, place)) this.#store.delete(place.snapshotId);
+    }
+    if (this.#store.removed(1).length > 0) return this.ctx.storage.setAlarm(Date.now());
+    const oldestMs = this.#store.oldestUnfinishedMs();
+    if (oldestMs === null) await this.ctx.storage.deleteAlarm();
+    else await this.ctx.storage.setAlarm(Math.max(oldestMs + STALE_AFTER_MS, nowMs + SWEEP_RETRY_MS));
+  }
+
+  /** A session that has moved into it says so: its word may not have come here. */
+  async #judge(row: SnapshotRow): Promise<void> {
+    const { snapshot_id: snapshotId, session_id: sessionId, tenant, kind } = row;
+    try {
+      const session = this.env.SESSION.getByName(sessionObjectName(tenant, sessionId));
+      const facts = kind === 'suspension' ? await session.movedInto(snapshotId) : null;
+      if (facts === null) this.#store.markRemoved(snapshotId);
+      else this.#store.complete(facts);
+    } catch (error: unknown) {
+      logWarning('stale_snapshot_not_judged', { snapshot_id: snapshotId, detail: messageOf(error) });
+    }
+  }
+
+  async #wakeAt(atMs: number): Promise<void> {
+    const set = await this.ctx.storage.getAlarm();
+    if (set === null || set > atMs) await this.ctx.storage.setAlarm(atMs);
+  }
+}
+
+const BEGINNING = { createdAtMs: Number.MAX_SAFE_INTEGER, snapshotId: '' };
+
+function parseCursor(cursor: string): typeof BEGINNING | undefined {
+  const match = /^(\d{1,15}):(snp_[A-Za-z0-9_-]{22})$/.exec(cursor);
+  return match?.[2] === undefined ? undefined : { createdAtMs: Number(match[1]), snapshotId: match[2] };
+}
+
+function viewOf({ name, created_at, facts }: SnapshotRow): Snapshot[] {
+  return facts === null ? [] : [snapshotView(facts, { name, createdAtMs: created_at })];
+}
+
+function notFound(): Outcome<never> {
+  return failure('not_found', 'no such snapshot, or not yours');
+}

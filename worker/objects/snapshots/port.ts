@@ -1,0 +1,63 @@
+/** What others may ask of the object that knows the snapshots of one tenant. */
+import * as z from 'zod';
+import type { Outcome } from '../../../shared/errors.ts';
+import { ImageDigestSchema, SessionIdSchema, SnapshotIdSchema } from '../../../shared/ids.ts';
+import { ResourceLimitsSchema } from '../../../shared/session.ts';
+import { SnapshotRequirementsSchema } from '../../../shared/snapshot.ts';
+import type { SnapshotList } from '../../../shared/snapshot-resource.ts';
+import { StoredNetworkSchema } from '../session/records.ts';
+
+/** `named`: of a user. `fork`: of a fork under way. `suspension`: where a suspended session is. */
+export const SnapshotKindSchema = z.enum(['named', 'fork', 'suspension']);
+export type SnapshotKind = z.infer<typeof SnapshotKindSchema>;
+
+/** All that a session needs to be made of a snapshot. The secrets of its network are sealed for the snapshot. */
+export const SnapshotFactsSchema = z.object({
+  snapshotId: SnapshotIdSchema,
+  manifestSha256: z.string(),
+  sessionId: SessionIdSchema,
+  parentSnapshotId: SnapshotIdSchema.nullable(),
+  image: z.string(),
+  imageDigest: ImageDigestSchema,
+  pool: z.string(),
+  limits: ResourceLimitsSchema,
+  environment: z.record(z.string(), z.string()),
+  network: StoredNetworkSchema.nullable(),
+  requirements: SnapshotRequirementsSchema,
+  generation: z.number(),
+  bytes: z.number(),
+  storedBytes: z.number(),
+});
+export type SnapshotFacts = z.infer<typeof SnapshotFactsSchema>;
+
+export interface NewSnapshot {
+  snapshotId: string;
+  sessionId: string;
+  tenant: string;
+  subject: string;
+  kind: SnapshotKind;
+  name: string;
+}
+
+export interface NamedSnapshot {
+  name: string;
+  createdAtMs: number;
+  facts: SnapshotFacts;
+}
+
+export interface SnapshotsPort {
+  /** Takes a place of the quota. What is never completed goes by itself. */
+  begin(snapshot: NewSnapshot): Promise<Outcome<null>>;
+  complete(facts: SnapshotFacts): Promise<void>;
+  /** A named one of this subject. */
+  find(subject: string, snapshotId: string): Promise<Outcome<NamedSnapshot>>;
+  list(input: {
+    subject: string;
+    cursor?: string | undefined;
+    limit: number;
+  }): Promise<Outcome<SnapshotList>>;
+  /** A named one of this subject; its bytes go soon. */
+  remove(subject: string, snapshotId: string): Promise<Outcome<null>>;
+  /** One that no session needs any more. */
+  release(snapshotId: string): Promise<void>;
+}

@@ -1,0 +1,46 @@
+/** What a request to make a session of a snapshot comes to: what it does not say itself, the snapshot says. */
+import { type Outcome, success } from '../../shared/errors.ts';
+import type { CreateSession } from '../../shared/session.ts';
+import { invalid } from '../middleware/body.ts';
+import { openNetwork } from '../objects/session/stored-network.ts';
+import type { SnapshotFacts } from '../objects/snapshots/port.ts';
+import { SAFE, snapshotCalls } from './object-calls.ts';
+import type { Exchange } from './route.ts';
+
+export interface SnapshotOrigin {
+  snapshot: SnapshotFacts;
+  request: CreateSession;
+}
+
+/** Null where the session begins empty. */
+export async function originOf(
+  exchange: Exchange<'tenant'>,
+  request: CreateSession,
+  known: SnapshotFacts | undefined,
+): Promise<Outcome<SnapshotOrigin | null>> {
+  if (known !== undefined) return success(await withSnapshot(exchange, request, known));
+  const { from_snapshot: snapshotId } = request;
+  if (snapshotId === undefined) return success(null);
+  const given = (['env', 'limits', 'network'] as const).filter((name) => !isEmpty(request[name]));
+  if (given.length > 0) {
+    throw invalid(given.map((name) => ({ path: `body.${name}`, expected: 'nothing: the snapshot says it' })));
+  }
+  const { tenant, subject } = exchange.principal;
+  const found = await snapshotCalls(exchange.env, tenant)((stub) => stub.find(subject, snapshotId), SAFE);
+  return found.ok ? success(await withSnapshot(exchange, request, found.value.facts)) : found;
+}
+
+async function withSnapshot(
+  { configuration, principal }: Exchange<'tenant'>,
+  request: CreateSession,
+  snapshot: SnapshotFacts,
+): Promise<SnapshotOrigin> {
+  const owner = { tenant: principal.tenant, sessionId: snapshot.snapshotId };
+  const network = await openNetwork(configuration.secretsKey, owner, snapshot.network);
+  const { image, environment, pool } = snapshot;
+  return { snapshot, request: { ...request, image, env: environment, network, pool } };
+}
+
+function isEmpty(value: object | null): boolean {
+  return value === null || Object.keys(value).length === 0;
+}

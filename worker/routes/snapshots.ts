@@ -1,0 +1,222 @@
+/** Suspension, and named snapshots of sessions: made, listed, removed, and what sessions are made of. */
+import * as z from 'zod';
+import { type ErrorCode, failure, type Outcome, success } from '../../shared/errors.ts';
+import { newSessionId, SnapshotIdSchema } from '../../shared/ids.ts';
+import { CreateSessionSchema, type Session, SessionSchema } from '../../shared/session.ts';
+import {
+  CreateSnapshotSchema,
+  ForkedSchema,
+  ForkSchema,
+  SnapshotListSchema,
+  SnapshotSchema,
+} from '../../shared/snapshot-resource.ts';
+import { unwrap } from '../middleware/refusal.ts';
+import { snapshotView } from '../objects/snapshots/view.ts';
+import { SAFE, snapshotCalls, UNSAFE } from './object-calls.ts';
+import { notFound, type OwnSession, ownSession, sessionOf } from './own-session.ts';
+import { emptyReply, reply } from './reply.ts';
+import { defineRoute, type Exchange } from './route.ts';
+import { CREATE_ERRORS, FROM_SNAPSHOT_ERRORS, placeAndCreate } from './sessions.ts';
+
+const READ = { kind: 'tenant', scopes: ['sessions:read'] } as const;
+const WRITE = { kind: 'tenant', scopes: ['sessions:write'] } as const;
+
+/** What may become of asking a host for a snapshot. */
+const SUSPEND_ERRORS = [
+  'not_found',
+  'session_not_running',
+  'session_failed',
+  'quota_exceeded',
+  'suspend_failed',
+  'storage_unavailable',
+  'sandbox_failed',
+  'host_unresponsive',
+  'host_lost',
+  'host_degraded',
+  'fenced',
+  'grant_invalid',
+  'grant_expired',
+] as const satisfies readonly ErrorCode[];
+
+/** What may become of making a sandbox of one. */
+const WAKE_ERRORS = [...new Set<ErrorCode>([...SUSPEND_ERRORS, ...CREATE_ERRORS, ...FROM_SNAPSHOT_ERRORS])];
+
+const sessionAnswer = (description: string) => ({
+  200: { description, content: { 'application/json': SessionSchema } },
+});
+
+const suspendSession = defineRoute({
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/suspend',
+  operationId: 'suspendSession',
+  summary: 'Store the session with all that runs in it, and free its host; any call brings it back',
+  access: WRITE,
+  answers: sessionAnswer('The suspended session'),
+  errors: SUSPEND_ERRORS,
+  handle: async (exchange, { params }) => {
+    const session = await ownSession(exchange, params.session_id);
+    return reply(200, unwrap(await session.call((stub) => stub.suspend(session.caller), UNSAFE)));
+  },
+});
+
+const migrateSession = defineRoute({
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/migrate',
+  operationId: 'migrateSession',
+  summary: 'Move the session to another host of its pool, also in the middle of a call',
+  access: WRITE,
+  answers: sessionAnswer('The session, on its new host'),
+  errors: WAKE_ERRORS,
+  handle: async (exchange, { params }) => {
+    const session = await ownSession(exchange, params.session_id);
+    return reply(200, unwrap(await session.call((stub) => stub.migrate(session.caller), UNSAFE)));
+  },
+});
+
+const createSnapshot = defineRoute({
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/snapshots',
+  operationId: 'createSnapshot',
+  summary: 'Keep the session as it is now under a name; it stands still for the checkpoint only, and goes on',
+  access: WRITE,
+  body: CreateSnapshotSchema,
+  answers: {
+    201: {
+      description: 'The snapshot',
+      content: { 'application/json': SnapshotSchema },
+      headers: ['Location'],
+    },
+  },
+  errors: WAKE_ERRORS,
+  handle: async (exchange, { params, body }) => {
+    const session = await ownSession(exchange, params.session_id);
+    const wish = { kind: 'named', name: body.name } as const;
+    const facts = unwrap(await session.call((stub) => stub.snapshot(session.caller, wish), UNSAFE));
+    const snapshot = snapshotView(facts, { name: body.name, createdAtMs: Date.now() });
+    return reply(201, snapshot, { Location: `/v1/snapshots/${snapshot.snapshot_id}` });
+  },
+});
+
+const forkSession = defineRoute({
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/fork',
+  operationId: 'forkSession',
+  summary: 'Make new sessions that begin as this one is now, all of them or none; it goes on',
+  access: WRITE,
+  body: ForkSchema,
+  answers: {
+    201: { description: 'The new sessions', content: { 'application/json': ForkedSchema } },
+  },
+  errors: WAKE_ERRORS,
+  handle: async (exchange, { params, body }) => {
+    const parent = await ownSession(exchange, params.session_id);
+    const sessions = unwrap(await fork(exchange, parent, body.count));
+    return reply(201, { sessions });
+  },
+});
+
+async function fork(
+  exchange: Exchange<'tenant'>,
+  parent: OwnSession,
+  count: number,
+): Promise<Outcome<Session[]>> {
+  const described = await parent.call((stub) => stub.describe(parent.caller), SAFE);
+  if (!described.ok) return described;
+  const { metadata, idle_timeout_s, suspend_after_idle_s, on_host_loss } = described.value;
+  const made = await parent.call((stub) => stub.snapshot(parent.caller, { kind: 'fork', name: '' }), UNSAFE);
+  if (!made.ok) return made;
+  const snapshot = made.value;
+  const request = CreateSessionSchema.parse({
+    metadata,
+    idle_timeout_s,
+    on_host_loss,
+    ...(suspend_after_idle_s === null ? {} : { suspend_after_idle_s }),
+  });
+  const { tenant } = exchange.principal;
+  const ids = await Promise.all(
+    Array.from({ length: count }, () => newSessionId(exchange.configuration.tagKey, tenant)),
+  );
+  const outcomes = await Promise.all(
+    ids.map((sessionId) =>
+      placeAndCreate(exchange, { sessionId, fresh: true, request, ephemeral: false, snapshot }),
+    ),
+  );
+  exchange.waitUntil(exchange.env.SNAPSHOT_INDEX.getByName(tenant).release(snapshot.snapshotId));
+  const failed = outcomes.find((outcome) => !outcome.ok);
+  if (failed === undefined) return success(outcomes.flatMap((made) => (made.ok ? [made.value] : [])));
+  const born = outcomes.flatMap((made) => (made.ok ? [sessionOf(exchange, made.value.session_id)] : []));
+  await Promise.all(born.map((child) => child.call((stub) => stub.destroy(child.caller), UNSAFE)));
+  return failed.ok ? failure('internal', 'a fork failed') : failed;
+}
+
+const ListQuerySchema = z.strictObject({
+  limit: z.coerce.number().int().min(1).max(100).default(50).describe('Snapshots in one answer.'),
+  cursor: z.string().min(1).max(512).optional().describe('`next_cursor` of the answer before.'),
+});
+
+const listSnapshots = defineRoute({
+  method: 'GET',
+  path: '/v1/snapshots',
+  operationId: 'listSnapshots',
+  summary: 'The named snapshots of the caller, newest first',
+  access: READ,
+  query: ListQuerySchema,
+  answers: { 200: { description: 'A page', content: { 'application/json': SnapshotListSchema } } },
+  errors: [],
+  handle: async (exchange, { query }) => {
+    const { tenant, subject } = exchange.principal;
+    const page = await snapshotCalls(exchange.env, tenant)(
+      (stub) => stub.list({ subject, limit: query.limit, cursor: query.cursor }),
+      SAFE,
+    );
+    return reply(200, unwrap(page));
+  },
+});
+
+const getSnapshot = defineRoute({
+  method: 'GET',
+  path: '/v1/snapshots/{snapshot_id}',
+  operationId: 'getSnapshot',
+  summary: 'One snapshot',
+  access: READ,
+  answers: { 200: { description: 'The snapshot', content: { 'application/json': SnapshotSchema } } },
+  errors: ['not_found'],
+  handle: async (exchange, { params }) => {
+    const { tenant, subject } = exchange.principal;
+    const snapshotId = snapshotIdOf(params.snapshot_id);
+    const found = await snapshotCalls(exchange.env, tenant)((stub) => stub.find(subject, snapshotId), SAFE);
+    const { facts, name, createdAtMs } = unwrap(found);
+    return reply(200, snapshotView(facts, { name, createdAtMs }));
+  },
+});
+
+const deleteSnapshot = defineRoute({
+  method: 'DELETE',
+  path: '/v1/snapshots/{snapshot_id}',
+  operationId: 'deleteSnapshot',
+  summary: 'Remove a snapshot and what is stored of it; sessions that were made of it stay',
+  access: WRITE,
+  answers: { 204: { description: 'The snapshot is gone' } },
+  errors: ['not_found'],
+  handle: async (exchange, { params }) => {
+    const { tenant, subject } = exchange.principal;
+    const snapshotId = snapshotIdOf(params.snapshot_id);
+    unwrap(await snapshotCalls(exchange.env, tenant)((stub) => stub.remove(subject, snapshotId), UNSAFE));
+    return emptyReply();
+  },
+});
+
+function snapshotIdOf(text: string): string {
+  if (SnapshotIdSchema.safeParse(text).success) return text;
+  throw notFound('no such snapshot, or not yours');
+}
+
+export const snapshotRoutes = [
+  suspendSession,
+  migrateSession,
+  createSnapshot,
+  forkSession,
+  listSnapshots,
+  getSnapshot,
+  deleteSnapshot,
+];
