@@ -20,6 +20,9 @@ export const StreamDigestSchema = z.strictObject({
   truncated: z.boolean(),
 });
 
+/** Hosts on which an execution ran before it was moved, in order. */
+export const FormerHostsSchema = z.array(HostIdSchema).max(256);
+
 export const ReceiptSchema = z.strictObject({
   v: z.literal(1),
   receipt_id: z.string().regex(/^rct_[A-Za-z0-9_-]{22}$/),
@@ -59,8 +62,10 @@ export const ReceiptSchema = z.strictObject({
   granted_at: z.iso.datetime(),
   started_at: z.iso.datetime().nullable(),
   finished_at: z.iso.datetime(),
+  /** The host that saw the end, and signs. */
   host_id: HostIdSchema,
   key_id: KeyIdSchema,
+  former_hosts: FormerHostsSchema.min(1).optional(),
 });
 export type Receipt = z.infer<typeof ReceiptSchema>;
 

@@ -9,6 +9,8 @@ import { Journal } from '../journal/journal.ts';
 import { lockState } from '../journal/state-lock.ts';
 import type { Log } from '../logging/log.ts';
 import type { Sandboxes } from '../sandbox/port.ts';
+import { cpuFeaturesSha256 } from '../snapshots/cpu-features.ts';
+import { Snapshots } from '../snapshots/snapshots.ts';
 import { Attachments } from './attachments.ts';
 import { ControlLink } from './control-link.ts';
 import { EdgeLinks } from './edge-links.ts';
@@ -105,9 +107,17 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
   const lateness = new Lateness();
   const links = new EdgeLinks(options.edgeUrl, identity);
   const { runscVersion, runscPlatform } = sandboxes.facts;
+  const host = { hostId, runscVersion, runscPlatform };
+  const snapshots = await Snapshots.open({
+    edgeUrl: options.edgeUrl,
+    directory: join(options.hostDir, 'snapshots'),
+    host,
+    cpuFeaturesSha256: await cpuFeaturesSha256(),
+  });
   const attachments = new Attachments({
     journal,
-    host: { hostId, runscVersion, runscPlatform },
+    host,
+    snapshots,
     signer: { keyId, privateKey: signingKey },
     log,
     verifyGrant: verify,
@@ -128,6 +138,7 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
     hostId,
     agentVersion: options.agentVersion,
     facts: sandboxes.facts,
+    cpuFeaturesSha256: sandboxes.restore === undefined ? undefined : snapshots.cpuFeaturesSha256,
     target: links.control(),
     keyRing,
     verifyGrant: verify,

@@ -1,6 +1,7 @@
 /** One attached session: its sandbox and its link, from `ready` until the edge knows that the sandbox is gone. */
 import type { SessionBinding } from '../execution/grant-check.ts';
 import { HostedSession, type SessionDependencies } from '../execution/session.ts';
+import type { Uplink } from '../execution/uplink.ts';
 import type { LostReason, Sandbox } from '../sandbox/port.ts';
 import { Transfers } from '../transfers/transfers.ts';
 import type { EdgeLinks } from './edge-links.ts';
@@ -22,6 +23,12 @@ export interface AttachmentDependencies extends SessionDependencies {
   abandonAfterMs?: number;
 }
 
+export interface RestoredSession {
+  snapshotId: string;
+  /** Goes on with what ran, once the session has its link. */
+  goOn: (session: HostedSession, uplink: Uplink) => void;
+}
+
 export class Attachment implements HeldSession {
   readonly holdsSandbox = true;
   readonly binding: SessionBinding;
@@ -38,7 +45,13 @@ export class Attachment implements HeldSession {
   #leased: Promise<void> = Promise.resolve();
   #resolveCut: (end: SessionEnd) => void = () => {};
 
-  constructor(binding: SessionBinding, sandbox: Sandbox, dependencies: AttachmentDependencies) {
+  /** `restored`: the sandbox goes on from a snapshot. */
+  constructor(
+    binding: SessionBinding,
+    sandbox: Sandbox,
+    dependencies: AttachmentDependencies,
+    restored?: RestoredSession,
+  ) {
     this.binding = binding;
     this.#sandbox = sandbox;
     this.#dependencies = dependencies;
@@ -59,7 +72,10 @@ export class Attachment implements HeldSession {
     });
     const { sessionId, epoch } = binding;
     this.#transfers = new Transfers({ sessionId, epoch, sandbox, wire: this.#link, log });
-    this.#session = new HostedSession(binding, sandbox, this.#link, dependencies, this.#transfers);
+    this.#session = new HostedSession(binding, sandbox, this.#link, dependencies, {
+      transfers: this.#transfers,
+      onMoved: () => this.#cut('told'),
+    });
     this.gone = this.#live();
     this.#link.send({
       type: 'ready',
@@ -67,7 +83,9 @@ export class Attachment implements HeldSession {
       image: binding.image,
       runsc_version: dependencies.host.runscVersion.slice(0, 64),
       runsc_platform: dependencies.host.runscPlatform.slice(0, 64),
+      ...(restored === undefined ? {} : { snapshot_id: restored.snapshotId }),
     });
+    restored?.goOn(this.#session, this.#link);
     this.#link.connect();
   }
 

@@ -1,15 +1,16 @@
 /** The sessions of this host: makes a sandbox for an `attach` grant, ends it for a `destroy` grant. */
 import { hash, randomBytes } from 'node:crypto';
-import { type Failure, failure } from '../../shared/errors.ts';
+import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import { type AttachPayload, AttachPayloadSchema, type GrantClaims } from '../../shared/grant.ts';
 import { egressClaim } from '../../shared/network.ts';
 import { CreateSessionSchema, type ResourceLimits } from '../../shared/session.ts';
 import { checkAttach, checkPayload, checkSequence } from '../execution/grant-check.ts';
-import type { Sandboxes } from '../sandbox/port.ts';
-import { Attachment, type AttachmentDependencies } from './attachment.ts';
+import type { Sandbox, Sandboxes } from '../sandbox/port.ts';
+import { Attachment, type AttachmentDependencies, type RestoredSession } from './attachment.ts';
 import { Delivery } from './delivery.ts';
 import type { HeldSession } from './held-session.ts';
 import type { LeaseState } from './lease.ts';
+import { restoreSession } from './restoration.ts';
 
 export interface AttachmentsOptions extends AttachmentDependencies {
   sandboxes: Sandboxes;
@@ -168,11 +169,16 @@ export class Attachments {
       environment: attach.environment,
       network: attach.network === null ? null : { sessionId: claims.sid, rules: attach.network },
     };
-    const started = await startSafely(sandboxes, config);
+    const { snapshot } = attach;
+    const started =
+      snapshot === null
+        ? await startSafely(sandboxes, config)
+        : await restoreSession(this.#options, config, { claims, snapshot });
     if (!started.ok) {
       journal.detached(claims.sid, claims.epoch, true);
       return started;
     }
+    const { sandbox } = started.value;
     const binding = {
       sessionId: claims.sid,
       tenant: claims.tenant,
@@ -180,12 +186,13 @@ export class Attachments {
       image: claims.image,
       limits,
       egress: claims.egress,
+      ...(snapshot === null ? {} : { generation: snapshot.generation }),
     };
     if (journal.session(claims.sid)?.epoch !== claims.epoch) {
-      await started.value.destroy();
+      await sandbox.destroy();
       return failure('fenced', 'a higher epoch came meanwhile');
     }
-    this.#hold(claims.sid, new Attachment(binding, started.value, this.#options));
+    this.#hold(claims.sid, new Attachment(binding, sandbox, this.#options, started.value.session));
     return undefined;
   }
 
@@ -202,9 +209,10 @@ export class Attachments {
 async function startSafely(
   sandboxes: Sandboxes,
   config: Parameters<Sandboxes['start']>[0],
-): ReturnType<Sandboxes['start']> {
+): Promise<Outcome<{ sandbox: Sandbox; session?: RestoredSession }>> {
   try {
-    return await sandboxes.start(config);
+    const started = await sandboxes.start(config);
+    return started.ok ? success({ sandbox: started.value }) : started;
   } catch (error: unknown) {
     return failure('sandbox_failed', error instanceof Error ? error.message : 'the sandbox did not start');
   }

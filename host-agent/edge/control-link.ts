@@ -29,6 +29,8 @@ export interface ControlLinkOptions {
   hostId: string;
   agentVersion: string;
   facts: SandboxRuntimeFacts;
+  /** Where this host makes sandboxes of snapshots. */
+  cpuFeaturesSha256?: string | undefined;
   target: LinkTarget;
   keyRing: KeyRing;
   verifyGrant: (token: string) => Promise<Outcome<GrantClaims>>;
@@ -131,7 +133,7 @@ export class ControlLink {
   }
 
   #hello(protocol: number): ControlLinkUp {
-    const { facts, hostId, agentVersion } = this.#options;
+    const { facts, hostId, agentVersion, cpuFeaturesSha256 } = this.#options;
     this.#offeredImages = facts.images;
     return {
       type: 'hello',
@@ -140,6 +142,7 @@ export class ControlLink {
       agent_version: agentVersion,
       runsc_version: facts.runscVersion.slice(0, 64),
       runsc_platform: facts.runscPlatform.slice(0, 64),
+      ...(cpuFeaturesSha256 === undefined ? {} : { cpu_features_sha256: cpuFeaturesSha256 }),
       images: facts.images,
       capacity: { sandboxes: facts.capacity },
       host_time_ms: Date.now(),

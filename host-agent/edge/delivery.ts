@@ -56,7 +56,7 @@ export class Delivery implements HeldSession {
       timing,
     });
     const binding = { sessionId, tenant, epoch, image, limits: DEFAULT_RESOURCE_LIMITS };
-    const session = new HostedSession(binding, null, this.#link, dependencies, null, this.#untold);
+    const session = new HostedSession(binding, null, this.#link, dependencies, { untold: this.#untold });
     this.gone = this.#deliver();
     this.#link.connect();
   }

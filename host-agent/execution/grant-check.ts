@@ -11,6 +11,8 @@ export interface SessionBinding {
   epoch: number;
   image: string;
   limits: ResourceLimits;
+  /** Of a sandbox that was made of a snapshot: what its guest reads as its generation. */
+  generation?: number;
   /** `egress` of the attach grant; unknown where there is no sandbox any more. */
   egress?: string;
 }

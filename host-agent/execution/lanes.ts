@@ -3,7 +3,8 @@
  * receipts are one chain, in the order in which they end.
  */
 import { type Failure, failure } from '../../shared/errors.ts';
-import { ToolNameSchema } from '../../shared/tool.ts';
+import { type ToolName, ToolNameSchema } from '../../shared/tool.ts';
+import type { CarriedRun } from './carried.ts';
 import { ExecutionRunner, type LiveExecution, type RunnerOptions } from './runner.ts';
 import { Turns } from './turns.ts';
 import { type ExecuteCommand, WaitingBudget } from './waiting-commands.ts';
@@ -37,6 +38,28 @@ export class ExecutionLanes {
   /** What runs, if it is this execution; whatever runs, for null. */
   live(executionId: string | null): LiveExecution[] {
     return [...this.#lanes.values()].flatMap((lane) => lane.live(executionId) ?? []);
+  }
+
+  /** Settles when no call of a tool other than these is being started, runs, or is being told. */
+  async settledBut(tools: readonly string[]): Promise<void> {
+    const others = [...this.#lanes].filter(([tool]) => !tools.includes(tool));
+    await Promise.all(others.map(([, lane]) => lane.settled()));
+  }
+
+  /** The call of this tool that runs, as another host goes on with it; undefined where none does. */
+  carry(tool: ToolName, stdinIsCarried: boolean): CarriedRun | undefined {
+    return this.#lanes.get(tool)?.carry(stdinIsCarried);
+  }
+
+  /** What runs has moved: its end here is none, and nothing is said of it. */
+  handOff(): void {
+    this.#isOver = true;
+    for (const lane of this.#lanes.values()) lane.handOff();
+  }
+
+  /** Goes on with what ran at a checkpoint, and is in the journal as such. */
+  adopt(...call: Parameters<ExecutionRunner['adopt']>): void {
+    this.#lane(call[0].tool).adopt(...call);
   }
 
   /** Nothing is started from now on. Settles when what runs has ended and was told. */

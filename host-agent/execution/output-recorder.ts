@@ -2,7 +2,6 @@
  * The output of one execution on its way to the edge: digests and true totals of every byte, frames under the link's
  * window, and the head and tail that a result keeps of a long stream.
  */
-import { createHash, type Hash } from 'node:crypto';
 import type { StreamName } from '../../shared/execution.ts';
 import type { Relay } from '../../shared/grant.ts';
 import {
@@ -11,6 +10,8 @@ import {
   MAX_FRAME_PAYLOAD_BYTES,
   OUTPUT_FRAME_BYTES,
 } from '../../shared/limits.ts';
+import type { CarriedOutput, CarriedStream } from './carried.ts';
+import { StreamDigest } from './stream-digest.ts';
 import { StreamQueue } from './stream-queue.ts';
 import { TailRing } from './tail-ring.ts';
 import type { OutgoingFrame, Uplink } from './uplink.ts';
@@ -38,7 +39,7 @@ export interface RecordedOutput {
 interface StreamState {
   name: StreamName;
   /** From the first byte on. */
-  hash: Hash | undefined;
+  digest: StreamDigest;
   totalBytes: number;
   queue: StreamQueue;
   ring: TailRing;
@@ -52,6 +53,7 @@ export class OutputRecorder {
   /** Of the pump, once it waits for something: most calls print nothing. */
   #pumpEnd: AbortController | undefined;
   #hasEnded = false;
+  #isHeld = false;
   #pumping = false;
   #flushTimer: NodeJS.Timeout | undefined;
   #flushDue = false;
@@ -69,8 +71,7 @@ export class OutputRecorder {
     if (this.#hasEnded || bytes.length === 0) return Promise.resolve();
     const stream = this.#streams[name];
     stream.totalBytes += bytes.length;
-    stream.hash ??= createHash('sha256');
-    stream.hash.update(bytes);
+    stream.digest.update(bytes);
     const beyondHead = stream.queue.push(bytes, this.#relay === 'full');
     stream.ring.push(beyondHead);
     if (stream.queue.waitingBytes === 0) return Promise.resolve();
@@ -85,6 +86,35 @@ export class OutputRecorder {
     clearTimeout(this.#flushTimer);
     this.#flush();
   };
+
+  /** Nothing is sent until `goOn`. */
+  hold(): void {
+    this.#isHeld = true;
+  }
+
+  goOn(): void {
+    this.#isHeld = false;
+    this.flush();
+  }
+
+  /** How it stands, for another host to go on with it. */
+  carry(): CarriedOutput {
+    const { stdout, stderr } = this.#streams;
+    return { stdout: carryStream(stdout), stderr: carryStream(stderr) };
+  }
+
+  /** Before anything is written. */
+  goOnFrom(carried: CarriedOutput, digests: Record<StreamName, StreamDigest>): void {
+    for (const name of ['stdout', 'stderr'] as const) {
+      const { total_bytes, queue, tail } = carried[name];
+      const stream = this.#streams[name];
+      stream.totalBytes = total_bytes;
+      stream.digest = digests[name];
+      stream.queue.goOnFrom(queue);
+      stream.ring.push(Buffer.from(tail, 'base64'));
+    }
+    this.flush();
+  }
 
   /** Ends recording; nothing is sent from here on. */
   finish(): RecordedOutput {
@@ -123,7 +153,7 @@ export class OutputRecorder {
   }
 
   #startPump(): void {
-    if (this.#pumping) return;
+    if (this.#pumping || this.#isHeld) return;
     this.#pumping = true;
     void this.#pump();
   }
@@ -135,6 +165,7 @@ export class OutputRecorder {
       const bytes = Math.min(stream.queue.waitingBytes, OUTPUT_FRAME_BYTES);
       await this.#uplink.waitForRoom(bytes, this.#executionId, signal);
       if (signal.aborted) return;
+      if (this.#isHeld) break;
       const cut = stream.queue.cut(false);
       if (cut === undefined) continue;
       const { frame, payload } = this.#frame('output', stream.name, cut);
@@ -144,7 +175,7 @@ export class OutputRecorder {
     this.#flushDue = false;
     this.#pumping = false;
     const { stdout, stderr } = this.#streams;
-    if (stdout.queue.hasCut || stderr.queue.hasCut) this.#flushSoon();
+    if ((stdout.queue.hasCut || stderr.queue.hasCut) && !this.#isHeld) this.#flushSoon();
   }
 
   /** The stream whose oldest unsent byte came first, where enough waits or a flush is due. */
@@ -179,7 +210,7 @@ export class OutputRecorder {
       frames.push(this.#frame('tail', stream.name, { offset: tailStart + start, bytes }));
     }
     return {
-      sha256: stream.hash?.digest('hex') ?? NO_OUTPUT_SHA256,
+      sha256: stream.digest.hex(),
       bytes: stream.totalBytes,
       truncated: tailStart > headEnd,
     };
@@ -195,10 +226,19 @@ export class OutputRecorder {
   }
 }
 
+function carryStream({ totalBytes, digest, queue, ring }: StreamState): CarriedStream {
+  return {
+    total_bytes: totalBytes,
+    digest: digest.carry(),
+    queue: queue.carry(),
+    tail: ring.bytes().toString('base64'),
+  };
+}
+
 function newStream(name: StreamName): StreamState {
   return {
     name,
-    hash: undefined,
+    digest: new StreamDigest(),
     totalBytes: 0,
     queue: new StreamQueue({ headBytes: INLINE_HEAD_BYTES, frameBytes: OUTPUT_FRAME_BYTES }),
     ring: new TailRing(INLINE_TAIL_BYTES),

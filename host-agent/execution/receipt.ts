@@ -80,6 +80,7 @@ export function issueReceipt(
     finished_at: end.finishedAt,
     host_id: by.host.hostId,
     key_id: by.signer.keyId,
+    ...(started.former_hosts === undefined ? {} : { former_hosts: started.former_hosts }),
   };
   // Serialised once: these bytes are what is signed, sent, hashed into the chain and verified.
   const payload = Buffer.from(JSON.stringify(receipt), 'utf8');

@@ -29,28 +29,42 @@ export interface RunContext {
   endings: Turns;
 }
 
-/** Of an execution whose start is in the journal. Settles when its end is sent; never rejects. */
+export interface RunHooks {
+  onRunning: (running: RunningExecution, recorder: OutputRecorder, wallMs: () => number) => void;
+  /** Just before the end is told: from then on the edge may send the next call. */
+  onTelling: () => void;
+  /** Whether another host goes on with it: then nothing more is said of it here. */
+  hasMoved: () => boolean;
+}
+
+/** Of an execution whose start is in the journal. Settles when its end is sent; never rejects. Null: it has moved. */
 export async function runExecution(
   context: RunContext,
   started: StartedEntry,
-  call: {
-    sandbox: Sandbox;
-    request: ExecuteRequest;
-    onRunning: (running: RunningExecution, flush: () => void) => void;
-    /** Just before the end is told: from then on the edge may send the next call. */
-    onTelling: () => void;
-  },
-): Promise<ExecutionOutcome> {
+  call: RunHooks & { sandbox: Sandbox; request: ExecuteRequest },
+): Promise<ExecutionOutcome | null> {
   const { uplink } = context;
   const { executionId, relay } = call.request;
   const recorder = new OutputRecorder({ executionId, relay, uplink });
-  const beganMs = performance.now();
   const running = execute(call.sandbox, call.request, started, recorder.write);
-  call.onRunning(running, recorder.flush);
   const announcement = announce(uplink, started, relay);
+  const followed = followExecution(context, started, { ...call, running, recorder, formerWallMs: 0 });
+  void running.finished.then(() => clearTimeout(announcement));
+  return followed;
+}
+
+/** From the moment that it runs here. */
+export async function followExecution(
+  context: RunContext,
+  started: StartedEntry,
+  call: RunHooks & { running: RunningExecution; recorder: OutputRecorder; formerWallMs: number },
+): Promise<ExecutionOutcome | null> {
+  const { running, recorder } = call;
+  const { execution_id: executionId } = started;
+  const wallMs = wallClock(running, call.formerWallMs);
+  call.onRunning(running, recorder, wallMs);
   const outcome = await running.finished;
-  clearTimeout(announcement);
-  const wallMs = Math.max(0, performance.now() - beganMs - running.pausedMs);
+  if (call.hasMoved()) return null;
   const recorded = recorder.finish();
   const frames = [...recorded.frames, ...resultParts(executionId, outcome)];
   return conclude(context, started, {
@@ -62,13 +76,23 @@ export async function runExecution(
       signal: outcome.signal,
       reason: null,
       stateLost: outcome.stateLost,
-      usage: { ...outcome.usage, wallMs },
+      usage: { ...outcome.usage, wallMs: wallMs() },
       stdout: recorded.stdout,
       stderr: recorded.stderr,
       finishedAt: new Date().toISOString(),
     },
     onTelling: call.onTelling,
   });
+}
+
+/** How long it has run, on former hosts as well; time on pause is no part of it. */
+function wallClock(running: RunningExecution, formerMs: number): () => number {
+  const beganMs = performance.now();
+  const pausedBeforeMs = running.pausedMs;
+  return () => {
+    const pausedMs = running.pausedMs - pausedBeforeMs;
+    return formerMs + Math.max(0, performance.now() - beganMs - pausedMs);
+  };
 }
 
 /** The end says when it began, too: a call that is over before this is spared a frame, and the edge its work for it. */

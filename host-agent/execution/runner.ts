@@ -1,7 +1,8 @@
 /** Runs the executions of one lane of a session, one after the other: journal, start, end, and then the next that waits. */
 import { hash } from 'node:crypto';
 import { type Failure, failure } from '../../shared/errors.ts';
-import type { GrantClaims } from '../../shared/grant.ts';
+import type { ExecutionOutcome } from '../../shared/execution.ts';
+import type { GrantClaims, Relay } from '../../shared/grant.ts';
 import { FIRST_PREVIOUS_SHA256 } from '../../shared/receipt.ts';
 import { traceIdOf } from '../../shared/trace.ts';
 import type { StartedEntry } from '../journal/entries.ts';
@@ -9,9 +10,11 @@ import type { Journal } from '../journal/journal.ts';
 import type { ChainHead } from '../journal/state.ts';
 import type { Log, LogFields } from '../logging/log.ts';
 import type { RunningExecution, Sandbox } from '../sandbox/port.ts';
+import type { CarriedRun } from './carried.ts';
 import { checkExecute, type ExecuteRequest, type SessionBinding } from './grant-check.ts';
+import type { OutputRecorder } from './output-recorder.ts';
 import type { HostFacts, ReceiptSigner } from './receipt.ts';
-import { runExecution } from './run.ts';
+import { followExecution, type RunContext, type RunHooks, runExecution } from './run.ts';
 import { StdinCredit } from './stdin-credit.ts';
 import { StdinQueue } from './stdin-queue.ts';
 import type { Turns } from './turns.ts';
@@ -28,12 +31,17 @@ export interface RunnerDependencies {
 export interface LiveExecution {
   running: RunningExecution;
   stdin: StdinQueue;
-  /** Sends what it has written so far. */
-  flush: () => void;
+  recorder: OutputRecorder;
+  wallMs: () => number;
 }
 
 interface CurrentExecution {
   executionId: string;
+  started: StartedEntry;
+  relay: Relay;
+  requestId: string | undefined;
+  /** Another host goes on with it. */
+  hasMoved: boolean;
   /** From the moment that it runs. */
   live: LiveExecution | null;
   done: Promise<void>;
@@ -89,6 +97,53 @@ export class ExecutionRunner {
     return this.#current?.live ?? undefined;
   }
 
+  /** Settles when nothing is being started, runs, or is being told. */
+  async settled(): Promise<void> {
+    await this.#lastStart;
+    while (this.#current !== null) await this.#current.done;
+  }
+
+  /** What runs, as another host goes on with it; undefined where nothing does. */
+  carry(stdinIsCarried: boolean): CarriedRun | undefined {
+    const current = this.#current;
+    if (current === null || current.live === null) return undefined;
+    const { started, relay, live } = current;
+    return {
+      started,
+      relay,
+      wall_ms: live.wallMs(),
+      output: live.recorder.carry(),
+      stdin: live.stdin.carry(stdinIsCarried),
+      hosts: [...(started.former_hosts ?? []), this.#options.dependencies.host.hostId],
+    };
+  }
+
+  /** What runs has moved: its end here is none, and nothing is said of it. */
+  handOff(): void {
+    this.#isOver = true;
+    if (this.#current !== null) this.#current.hasMoved = true;
+  }
+
+  /** Goes on with what ran at a checkpoint, and is in the journal as such. */
+  adopt(
+    started: StartedEntry,
+    run: CarriedRun,
+    call: { running: RunningExecution; recorder: OutputRecorder },
+  ): void {
+    this.#isBusy = true;
+    this.#follow(this.#newCurrent(started, run.relay), (context, hooks) =>
+      followExecution(context, started, {
+        ...call,
+        formerWallMs: run.wall_ms,
+        ...hooks,
+        onRunning: (...args) => {
+          hooks.onRunning(...args);
+          this.#current?.live?.stdin.goOnFrom(run.stdin);
+        },
+      }),
+    );
+  }
+
   /** Nothing is started from now on. Settles when what runs has ended and was told. */
   async end(): Promise<void> {
     this.#isOver = true;
@@ -116,36 +171,54 @@ export class ExecutionRunner {
       this.#isBusy = false;
       return journaled;
     }
-    const { execution_id: executionId } = started;
-    const current: CurrentExecution = { executionId, live: null, done: Promise.resolve() };
-    this.#current = current;
-    current.done = this.#run(current, started, { sandbox, request: checked.value, requestId }).catch(
-      (error: unknown) => {
-        const detail = error instanceof Error ? error.message : 'unknown';
-        dependencies.log.error({ event: 'execution_fault', execution_id: executionId, detail });
-        this.#free(current);
-      },
-    );
+    const call = { sandbox, request: checked.value };
+    const current = this.#newCurrent(started, checked.value.relay, requestId);
+    this.#follow(current, (context, hooks) => runExecution(context, started, { ...call, ...hooks }));
     return undefined;
+  }
+
+  #newCurrent(started: StartedEntry, relay: Relay, requestId?: string): CurrentExecution {
+    const { execution_id: executionId } = started;
+    return { executionId, started, relay, requestId, hasMoved: false, live: null, done: Promise.resolve() };
+  }
+
+  #follow(
+    current: CurrentExecution,
+    run: (context: RunContext, hooks: RunHooks) => Promise<ExecutionOutcome | null>,
+  ): void {
+    const { log } = this.#options.dependencies;
+    this.#current = current;
+    current.done = this.#run(current, run).catch((error: unknown) => {
+      const detail = error instanceof Error ? error.message : 'unknown';
+      log.error({ event: 'execution_fault', execution_id: current.executionId, detail });
+      this.#free(current);
+    });
   }
 
   async #run(
     current: CurrentExecution,
-    started: StartedEntry,
-    { requestId, ...call }: { sandbox: Sandbox; request: ExecuteRequest; requestId: string | undefined },
+    run: (context: RunContext, hooks: RunHooks) => Promise<ExecutionOutcome | null>,
   ): Promise<void> {
     const { uplink, dependencies, endings } = this.#options;
     const { journal, host, signer, log } = dependencies;
+    const { started } = current;
     const chain = (): ChainHead =>
       journal.session(started.session_id)?.chain ?? { seq: 0, sha256: FIRST_PREVIOUS_SHA256 };
-    const outcome = await runExecution({ journal, host, signer, uplink, chain, endings }, started, {
-      ...call,
-      onRunning: (running, flush) => {
-        const credit = new StdinCredit(started.execution_id, uplink, () => this.#current === current);
-        current.live = { running, stdin: new StdinQueue(running, credit.taken), flush };
+    const outcome = await run(
+      { journal, host, signer, uplink, chain, endings },
+      {
+        onRunning: (running, recorder, wallMs) => {
+          const credit = new StdinCredit(started.execution_id, uplink, () => this.#current === current);
+          current.live = { running, recorder, wallMs, stdin: new StdinQueue(running, credit.taken) };
+        },
+        onTelling: () => this.#free(current),
+        hasMoved: () => current.hasMoved,
       },
-      onTelling: () => this.#free(current),
-    });
+    );
+    if (outcome === null) {
+      this.#free(current);
+      return;
+    }
     // What was told goes out at the end of this turn: nobody waits for the line.
     setImmediate(() => {
       log.info({
@@ -156,7 +229,7 @@ export class ExecutionRunner {
         status: outcome.status,
         duration_ms: outcome.duration_ms,
         bytes: outcome.stdout_bytes + outcome.stderr_bytes,
-        ...requestFields(requestId),
+        ...requestFields(current.requestId),
       });
     });
   }

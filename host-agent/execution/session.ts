@@ -4,8 +4,10 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { type Failure, failure, type Outcome } from '../../shared/errors.ts';
 import type { GrantAct, GrantClaims } from '../../shared/grant.ts';
 import { HOST_ANSWER_GRACE_MS } from '../../shared/limits.ts';
+import { type SuspendPayload, SuspendPayloadSchema } from '../../shared/snapshot.ts';
 import type { ExecutionState } from '../journal/state.ts';
 import type { Sandbox } from '../sandbox/port.ts';
+import type { Snapshots } from '../snapshots/snapshots.ts';
 import type { Transfers } from '../transfers/transfers.ts';
 import { checkBinding, checkSequence, type SessionBinding } from './grant-check.ts';
 import { GrantMemory } from './grant-memory.ts';
@@ -13,13 +15,32 @@ import { ExecutionLanes } from './lanes.ts';
 import type { Lateness } from './lateness.ts';
 import { tellFinished } from './run.ts';
 import type { RunnerDependencies } from './runner.ts';
+import { suspend } from './suspension.ts';
 import { type NamedGrant, namedGrant } from './unverified-claims.ts';
 import type { Uplink } from './uplink.ts';
 import type { ExecuteCommand } from './waiting-commands.ts';
 
 export interface SessionDependencies extends RunnerDependencies {
+  snapshots: Snapshots;
   lateness: Lateness;
   verifyGrant: (token: string) => Promise<Outcome<GrantClaims>>;
+}
+
+export interface SessionParts {
+  transfers?: Transfers | null;
+  /** The session goes on elsewhere, and the edge knows. */
+  onMoved?: () => void;
+  /** Executions whose ends are about to be told, in the order of their receipts. */
+  untold?: ReadonlySet<string>;
+}
+
+function suspendPayload(payload: Uint8Array): SuspendPayload | undefined {
+  try {
+    const json: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(payload));
+    return SuspendPayloadSchema.safeParse(json).data;
+  } catch {
+    return undefined;
+  }
 }
 
 function isOfTransfer(act: GrantAct): boolean {
@@ -42,21 +63,20 @@ export class HostedSession {
   readonly #memory = new GrantMemory();
   readonly #transfers: Transfers | null;
   readonly #untold: ReadonlySet<string>;
+  readonly #onMoved: () => void;
   #highestSeq: number;
+  #isSuspending = false;
 
-  /**
-   * Without a sandbox (after a restart of the host) the session only answers what it knows. `untold`: executions whose
-   * ends are about to be told, in the order of their receipts.
-   */
+  /** Without a sandbox (after a restart of the host) the session only answers what it knows. */
   constructor(
     binding: SessionBinding,
     sandbox: Sandbox | null,
     uplink: Uplink,
     dependencies: SessionDependencies,
-    transfers: Transfers | null = null,
-    untold: ReadonlySet<string> = new Set(),
+    { transfers = null, onMoved = () => undefined, untold = new Set() }: SessionParts = {},
   ) {
     this.#transfers = transfers;
+    this.#onMoved = onMoved;
     this.#untold = untold;
     this.#binding = binding;
     this.#sandbox = sandbox;
@@ -112,10 +132,38 @@ export class HostedSession {
     if (claims.act === 'interrupt') return this.#interrupt(claims);
     if (claims.act === 'pause') return this.#pause();
     if (claims.act === 'resume') return this.#resume();
-    if (claims.act !== 'destroy') {
-      return failure('grant_invalid', `${claims.act} is not carried out by this host`);
-    }
+    if (claims.act === 'suspend') return this.#suspend(payload);
     this.#destroy();
+    return undefined;
+  }
+
+  /** Goes on with an execution that ran at a checkpoint; its start here is in the journal. */
+  adopt(...call: Parameters<ExecutionLanes['adopt']>): void {
+    this.#runner.adopt(...call);
+  }
+
+  /** Not waited for: only an end of the session comes meanwhile, and that must pass. */
+  #suspend(payload: Uint8Array): Failure | undefined {
+    if (this.#sandbox === null) return failure('sandbox_failed', 'the sandbox is gone');
+    if (this.#isSuspending) return failure('suspend_failed', 'a checkpoint is being made');
+    const parsed = suspendPayload(payload);
+    if (parsed === undefined) return failure('invalid_request', 'not the payload of a suspend grant');
+    this.#isSuspending = true;
+    const { snapshots, host, log } = this.#dependencies;
+    const parts = {
+      binding: this.#binding,
+      sandbox: this.#sandbox,
+      runner: this.#runner,
+      uplink: this.#uplink,
+      snapshots,
+      hostId: host.hostId,
+      generation: this.#binding.generation ?? 0,
+      log,
+      onMoved: () => this.#onMoved(),
+    };
+    void suspend(parts, parsed).then(() => {
+      this.#isSuspending = false;
+    });
     return undefined;
   }
 
@@ -124,7 +172,7 @@ export class HostedSession {
     if (this.#sandbox === null) return failure('sandbox_failed', 'the sandbox is gone');
     const paused = await this.#sandbox.pause();
     if (!paused.ok) return paused;
-    for (const live of this.#runner.live(null)) live.flush();
+    for (const { recorder } of this.#runner.live(null)) recorder.flush();
     await turn();
     this.#uplink.send({ type: 'paused' });
     return undefined;

@@ -1,5 +1,7 @@
 /** Bytes of one stream that wait to be cut into frames: at UTF-8 character edges, and at the end of the head. */
+
 import { concatBytes } from '../../shared/encoding.ts';
+import type { CarriedQueue } from './carried.ts';
 import { incompleteSuffixLength } from './utf8-edge.ts';
 
 const NO_BYTES = new Uint8Array(0);
@@ -19,6 +21,25 @@ export class StreamQueue {
   constructor(limits: { headBytes: number; frameBytes: number }) {
     this.#headBytes = limits.headBytes;
     this.#frameBytes = limits.frameBytes;
+  }
+
+  carry(): CarriedQueue {
+    return {
+      offset: this.#offset,
+      head_end: this.#headEnd ?? null,
+      waiting: Buffer.from(concatBytes(this.#chunks)).toString('base64'),
+    };
+  }
+
+  goOnFrom({ offset, head_end, waiting }: CarriedQueue): void {
+    this.#offset = offset;
+    this.#headEnd = head_end ?? undefined;
+    this.#append(Buffer.from(waiting, 'base64'));
+  }
+
+  /** Offset in the stream of the first byte that was not cut yet. */
+  get offset(): number {
+    return this.#offset;
   }
 
   get waitingBytes(): number {

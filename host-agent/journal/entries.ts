@@ -5,6 +5,7 @@ import { ExecutionOutcomeSchema } from '../../shared/execution.ts';
 import { SessionLinkUpSchema } from '../../shared/frames.ts';
 import { GrantLimitsSchema } from '../../shared/grant.ts';
 import { ExecutionIdSchema, ImageDigestSchema, SessionIdSchema, Sha256Schema } from '../../shared/ids.ts';
+import { FormerHostsSchema } from '../../shared/receipt.ts';
 
 const Session = z.object({ session_id: SessionIdSchema, epoch: z.int().min(1) });
 
@@ -29,7 +30,7 @@ const AttachedEntrySchema = Session.extend({
 });
 
 /** An execution is about to be started; with what a receipt needs to know of it. Written before anything is started. */
-const StartedEntrySchema = Session.extend({
+export const StartedEntrySchema = Session.extend({
   kind: z.literal('started'),
   execution_id: ExecutionIdSchema,
   jti: z.string(),
@@ -44,6 +45,8 @@ const StartedEntrySchema = Session.extend({
   limits: GrantLimitsSchema,
   granted_at: z.iso.datetime(),
   started_at: z.iso.datetime(),
+  /** Of one that was started elsewhere and goes on here: it is about to. */
+  former_hosts: FormerHostsSchema.min(1).optional(),
 });
 export type StartedEntry = z.infer<typeof StartedEntrySchema>;
 

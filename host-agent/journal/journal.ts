@@ -111,9 +111,13 @@ export class Journal {
     });
   }
 
-  /** One start of an execution and one of a grant is all that is ever written: a second one is refused. */
+  /**
+   * One start of an execution and one of a grant is all that is ever written: a second one is refused. One that comes from
+   * another host may have been here before, and then this host has lost it.
+   */
   async started(entry: StartedEntry): Promise<Outcome<null>> {
     const executions = this.#state.sessions.get(entry.session_id)?.executions;
+    if (entry.former_hosts !== undefined) return this.#record(entry);
     const isKnown =
       executions?.has(entry.execution_id) === true ||
       [...(executions?.values() ?? [])].some(({ started }) => started.jti === entry.jti);

@@ -49,13 +49,18 @@ export interface RestoreRequest {
   /** What the guest reads as its generation. */
   generation: number;
   /** Where the output of a call goes that ran at the checkpoint. */
-  sink: OutputSink;
+  sinkOf: (tool: ToolName) => OutputSink;
 }
 
 export interface RestoredSandbox {
   sandbox: Sandbox;
-  /** The call that ran at the checkpoint, if one did. */
-  execution: RunningExecution | null;
+  /** The calls that ran at the checkpoint; of each tool one at most. */
+  calls: RestoredCall[];
+}
+
+export interface RestoredCall {
+  tool: ToolName;
+  execution: RunningExecution;
 }
 
 export interface Sandbox {

@@ -219,8 +219,8 @@ export class RunscSandboxes implements Sandboxes {
     const restored = await this.#launcher.restore({ sandboxId, rootfsPath, limits, environment }, from);
     if (!restored.ok) return failure('restore_failed', restored.detail);
     const { sandbox } = restored.value;
-    const { state, sink } = from;
-    const goes = await goOnFrom(restored.value, state, { sink, timeoutMs: RESTORE_TIMEOUT_MS });
+    const { state, sinkOf } = from;
+    const goes = await goOnFrom(restored.value, state, { sinkOf, timeoutMs: RESTORE_TIMEOUT_MS });
     if (!goes.ok) {
       this.#launcher.notStarted(sandboxId, goes.detail);
       return failure('restore_failed', 'the sandbox did not go on');
@@ -228,7 +228,7 @@ export class RunscSandboxes implements Sandboxes {
     const ready = await this.#readyForSession(config, sandbox);
     if (!ready.ok) return failure('restore_failed', ready.detail);
     void sandbox.warm();
-    return success({ sandbox, execution: goes.value });
+    return success({ sandbox, calls: goes.value });
   }
 
   /** Its identity is its own already: it was booted for one session and nothing ever ran in it. */

@@ -23,6 +23,7 @@ export interface WatchOptions {
 
 export function watchSandboxes(sandboxes: Sandboxes, options: WatchOptions): WatchedSandboxes {
   const running = new Set<string>();
+  const restore = sandboxes.restore?.bind(sandboxes);
   return overlay<Sandboxes, WatchedSandboxes>(sandboxes, {
     get executions() {
       return running.size;
@@ -39,19 +40,59 @@ export function watchSandboxes(sandboxes: Sandboxes, options: WatchOptions): Wat
       });
       return { ok: true, value: watchSandbox(started.value, running, options) };
     },
+    ...(restore === undefined ? {} : { restore: watchRestore(restore, running, options) }),
   });
+}
+
+/** The call of a checkpoint has its own deadline, as every other, and this one beside it. */
+function watchRestore(
+  restore: NonNullable<Sandboxes['restore']>,
+  running: Set<string>,
+  options: WatchOptions,
+): NonNullable<Sandboxes['restore']> {
+  return async (config, from) => {
+    const beganMs = performance.now();
+    const restored = await restore(config, from);
+    if (!restored.ok) return restored;
+    const { sandboxId: sandbox_id } = config;
+    const duration_ms = Math.round(performance.now() - beganMs);
+    options.log.info({ event: 'sandbox_restored', sandbox_id, duration_ms });
+    const { sandbox, calls } = restored.value;
+    return {
+      ok: true,
+      value: {
+        sandbox: watchSandbox(sandbox, running, options),
+        calls: calls.map(({ tool, execution }) => {
+          const call = from.state.calls.find((candidate) => candidate.tool === tool);
+          const watched = {
+            sandbox,
+            executionId: `${tool} of ${sandbox_id}`,
+            timeoutMs: call?.timeout_left_ms ?? 0,
+          };
+          return { tool, execution: watchExecution(execution, watched, running, options) };
+        }),
+      },
+    };
+  };
+}
+
+function watchExecution(
+  execution: RunningExecution,
+  watched: { sandbox: Sandbox; executionId: string; timeoutMs: number },
+  running: Set<string>,
+  options: WatchOptions,
+): RunningExecution {
+  const { executionId } = watched;
+  running.add(executionId);
+  const finished = endAtLast(execution, watched, options).finally(() => running.delete(executionId));
+  return overlay<RunningExecution, RunningExecution>(execution, { finished });
 }
 
 function watchSandbox(sandbox: Sandbox, running: Set<string>, options: WatchOptions): Sandbox {
   return overlay<Sandbox, Sandbox>(sandbox, {
     execute(...args: Parameters<Sandbox['execute']>): RunningExecution {
       const [{ executionId, timeoutMs }] = args;
-      const execution = sandbox.execute(...args);
-      running.add(executionId);
-      const finished = endAtLast(execution, { sandbox, executionId, timeoutMs }, options).finally(() =>
-        running.delete(executionId),
-      );
-      return overlay<RunningExecution, RunningExecution>(execution, { finished });
+      return watchExecution(sandbox.execute(...args), { sandbox, executionId, timeoutMs }, running, options);
     },
   });
 }

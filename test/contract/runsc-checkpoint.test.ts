@@ -98,7 +98,7 @@ async function restore(
     imageDir: from.imageDir,
     state: received(from.state),
     generation,
-    sink,
+    sinkOf: () => sink,
   });
   if (!restored.ok) throw new Error(`${restored.code}: ${restored.detail}`);
   return restored.value;
@@ -111,8 +111,8 @@ const noOutput: OutputSink = async () => {
 async function moved(sandbox: Sandbox, on: number, generation = 1): Promise<Sandbox> {
   const taken = await checkpoint(sandbox);
   await taken.end();
-  const { sandbox: next, execution } = await restore(on, taken, generation, noOutput);
-  expect(execution).toBeNull();
+  const { sandbox: next, calls } = await restore(on, taken, generation, noOutput);
+  expect(calls).toEqual([]);
   return next;
 }
 
@@ -153,7 +153,7 @@ class Call {
     const taken = await checkpoint(sandbox);
     await taken.end();
     const next = await restore(on, taken, generation, this.sink);
-    this.running = next.execution ?? undefined;
+    this.running = next.calls[0]?.execution;
     return next.sandbox;
   }
 }
@@ -300,7 +300,7 @@ client.sendall(b'half')
     await call.printed(20);
     const taken = await checkpoint(sandbox);
     const { length } = call.lines;
-    expect(taken.state.call?.timeout_left_ms).toBeLessThan(CALL_TIMEOUT_MS);
+    expect(taken.state.calls[0]?.timeout_left_ms).toBeLessThan(CALL_TIMEOUT_MS);
     await taken.goOn();
     expect(await call.running?.finished).toMatchObject({ status: 'succeeded' });
     expect(length).toBeLessThan(200);

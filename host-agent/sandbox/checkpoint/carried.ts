@@ -5,6 +5,7 @@ import { CarriedKernelSchema, CarriedLinkSchema, CarriedShellSchema } from '../.
 import { CarriedProgramsSchema } from '../programs/carried.ts';
 
 const MAX_VARIABLES = 4_096;
+const MAX_CALLS = 8;
 
 const CarriedKernelToolSchema = z.strictObject({
   kernel: CarriedKernelSchema.nullable(),
@@ -33,7 +34,7 @@ export const CarriedSandboxSchema = z.strictObject({
     shell: CarriedShellSchema,
   }),
   programs: CarriedProgramsSchema,
-  /** What runs, if something does. */
-  call: CarriedCallSchema.nullable(),
+  /** What runs: of each tool one at most. */
+  calls: z.array(CarriedCallSchema).max(MAX_CALLS),
 });
 export type CarriedSandbox = z.infer<typeof CarriedSandboxSchema>;

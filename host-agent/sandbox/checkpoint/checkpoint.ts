@@ -83,7 +83,7 @@ export async function takeCheckpoint(
 class Stillness {
   readonly #subject: CheckpointSubject;
   readonly #letSleep: () => void;
-  #call: RunningCall | undefined;
+  #calls: readonly RunningCall[] = [];
 
   constructor(subject: CheckpointSubject, letSleep: () => void) {
     this.#subject = subject;
@@ -95,8 +95,8 @@ class Stillness {
     if (!(await this.#settled())) {
       return failure('suspend_failed', 'something is under way in the sandbox that does not come to its end');
     }
-    this.#call = this.#subject.runningCalls()[0];
-    this.#call?.execution.pause();
+    this.#calls = this.#subject.runningCalls();
+    for (const { execution } of this.#calls) execution.pause();
     const kernel = tools.python.channelId;
     const stood = await link.standStill(kernel === undefined ? [] : [kernel], STAND_STILL_TIMEOUT_MS);
     return stood.ok ? undefined : failure('suspend_failed', stood.failure.message);
@@ -105,7 +105,7 @@ class Stillness {
   async end(): Promise<void> {
     const { link, freezer } = this.#subject;
     await link.goOn(STAND_STILL_TIMEOUT_MS);
-    if (!this.#subject.isPaused()) this.#call?.execution.resume();
+    if (!this.#subject.isPaused()) for (const { execution } of this.#calls) execution.resume();
     this.#letSleep();
     if (freezer.frozen) this.#subject.freeze();
   }
@@ -115,35 +115,31 @@ class Stillness {
     const { link, tools, programs } = this.#subject;
     const untilMs = performance.now() + SETTLE_TIMEOUT_MS;
     for (;;) {
-      const calls = this.#subject.runningCalls();
-      const [call, ...others] = calls;
       const isSettled = await Promise.race([
         Promise.all([
           tools.python.settled(),
           tools.node.settled(),
           tools.shell.settled(),
           // A call of the file tool is short, and what is being stopped ends soon.
-          call?.tool === 'file' ? call.execution.finished : call?.execution.stopped,
-          // A checkpoint carries one call: of several, all but one have to end.
-          others.length > 0 && Promise.race(calls.map(({ execution }) => execution.finished)),
+          ...this.#subject
+            .runningCalls()
+            .map(({ tool, execution }) => (tool === 'file' ? execution.finished : execution.stopped)),
         ]).then(() => true),
         wait(Math.max(0, untilMs - performance.now()), false, { ref: false }),
       ]);
       if (!isSettled || performance.now() > untilMs) return false;
-      if (!link.isBusy && !programs.isBusy && this.#isOnly(call)) return true;
+      if (!link.isBusy && !programs.isBusy && !this.#isFileBusy) return true;
       await wait(SETTLE_PAUSE_MS);
     }
   }
 
-  #isOnly(call: RunningCall | undefined): boolean {
-    const calls = this.#subject.runningCalls();
-    return calls.length <= 1 && calls[0] === call;
+  get #isFileBusy(): boolean {
+    return this.#subject.runningCalls().some(({ tool }) => tool === 'file');
   }
 }
 
 async function carry(subject: CheckpointSubject): Promise<CarriedSandbox> {
   const { link, place, tools, programs, guest, userId } = subject;
-  const [call] = subject.runningCalls();
   return {
     v: 1,
     guest,
@@ -152,14 +148,11 @@ async function carry(subject: CheckpointSubject): Promise<CarriedSandbox> {
     link: link.carry(),
     tools: { python: tools.python.carry(), node: tools.node.carry(), shell: await tools.shell.carry() },
     programs: programs.carry(),
-    call:
-      call === undefined
-        ? null
-        : {
-            tool: call.tool,
-            takes_stdin: call.takesStdin,
-            timeout_left_ms: call.execution.timeoutLeftMs,
-            cpu_ms: call.execution.cpuMs,
-          },
+    calls: subject.runningCalls().map(({ tool, takesStdin, execution }) => ({
+      tool,
+      takes_stdin: takesStdin,
+      timeout_left_ms: execution.timeoutLeftMs,
+      cpu_ms: execution.cpuMs,
+    })),
   };
 }

@@ -1,27 +1,28 @@
 /** Lets a sandbox go on from a checkpoint: everything the host knew of it is adopted before its first instruction. */
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import type { ToolName } from '../../../shared/tool.ts';
+import type { Execution } from '../execution.ts';
 import type { RestoredParts } from '../launcher.ts';
-import type { OutputSink, RunningExecution } from '../port.ts';
-import { failedEnd, type RunningTool } from '../tools/tool.ts';
-import type { CarriedSandbox } from './carried.ts';
+import type { OutputSink, RestoredCall } from '../port.ts';
+import { failedEnd, type RunningTool, type ToolIo } from '../tools/tool.ts';
+import type { CarriedCall, CarriedSandbox } from './carried.ts';
 
 export interface GoOn {
-  /** Where the output of a call that ran goes. */
-  sink: OutputSink;
+  /** Where the output of a call goes that ran. */
+  sinkOf: (tool: ToolName) => OutputSink;
   timeoutMs: number;
 }
 
-/** The call that ran at the checkpoint, if one did. Where it fails the sandbox is removed. */
+/** The calls that ran at the checkpoint. Where it fails the sandbox is removed. */
 export async function goOnFrom(
-  { sandbox, parts }: RestoredParts,
+  restored: RestoredParts,
   state: CarriedSandbox,
-  { sink, timeoutMs }: GoOn,
-): Promise<Outcome<RunningExecution | null>> {
+  { sinkOf, timeoutMs }: GoOn,
+): Promise<Outcome<RestoredCall[]>> {
+  const { sandbox, parts } = restored;
   const { link, freezer, programs } = parts;
   const letSleep = freezer.hold();
-  const execution =
-    state.call === null ? undefined : sandbox.goOnWith(state.call, sink, (gated) => adopt(gated));
-  if (execution === undefined) adopt(undefined);
+  const calls = adoptCalls(restored, state, sinkOf);
   programs.adopt(state.programs);
   const goes = await link.goOn(timeoutMs, true);
   letSleep();
@@ -29,22 +30,35 @@ export async function goOnFrom(
     await sandbox.destroy();
     return failure('restore_failed', goes.failure.message);
   }
-  execution?.resume();
-  return success(execution ?? null);
+  for (const { execution } of calls) execution.resume();
+  return success(calls);
+}
 
-  function adopt(gated: OutputSink | undefined): RunningTool {
-    const { python, node, shell } = parts.tools;
-    const { tool, takes_stdin: stdin = false } = state.call ?? {};
-    const ioOf = (name: typeof tool) =>
-      gated !== undefined && tool === name ? { sink: gated, stdin } : undefined;
-    const running = {
-      python: python.adopt(link, state.tools.python, ioOf('python')),
-      node: node.adopt(link, state.tools.node, ioOf('node')),
-      shell: shell.adopt(link, state.tools.shell, ioOf('shell')),
-      file: undefined,
-    };
-    return (tool === undefined ? undefined : running[tool]) ?? LOST_CALL;
+function adoptCalls(
+  { sandbox, parts }: RestoredParts,
+  { calls, tools }: CarriedSandbox,
+  sinkOf: (tool: ToolName) => OutputSink,
+): (RestoredCall & { execution: Execution })[] {
+  const { link } = parts;
+  const { python, node, shell } = parts.tools;
+  const adopt: Record<ToolName, (io: ToolIo | undefined) => RunningTool | undefined> = {
+    python: (io) => python.adopt(link, tools.python, io),
+    node: (io) => node.adopt(link, tools.node, io),
+    shell: (io) => shell.adopt(link, tools.shell, io),
+    file: () => undefined,
+  };
+  const adopted: (RestoredCall & { execution: Execution })[] = [];
+  const goOnWith = (call: CarriedCall): void => {
+    const { tool, takes_stdin: stdin } = call;
+    const run = (sink: OutputSink): RunningTool => adopt[tool]({ sink, stdin }) ?? LOST_CALL;
+    adopted.push({ tool, execution: sandbox.goOnWith(call, sinkOf(tool), run) });
+  };
+  for (const tool of ['python', 'node', 'shell'] as const) {
+    const call = calls.find((candidate) => candidate.tool === tool);
+    if (call === undefined) adopt[tool](undefined);
+    else goOnWith(call);
   }
+  return adopted;
 }
 
 const LOST_CALL: RunningTool = {

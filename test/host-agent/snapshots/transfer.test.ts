@@ -91,8 +91,8 @@ describe('a checkpoint that is stored', () => {
   it('comes back as it was, and pieces that are equal are stored once', async () => {
     const { files, bytes, storedBytes } = await upload();
     expect(bytes).toBe(Object.values(FILES).reduce((sum, { length }) => sum + length, 0));
-    expect(server.stored.size).toBe(4);
-    expect(storedBytes).toBe([...server.stored.values()].reduce((sum, { length }) => sum + length, 0));
+    expect(server.store.stored.size).toBe(4);
+    expect(storedBytes).toBe([...server.store.stored.values()].reduce((sum, { length }) => sum + length, 0));
     const { got, target } = await restored(files);
     expect(got).toEqual({ ok: true, value: null });
     expect((await readdir(target)).sort()).toEqual(Object.keys(FILES).sort());
@@ -103,14 +103,14 @@ describe('a checkpoint that is stored', () => {
 
   it('holds nothing that could be read without the key, and no other key opens it', async () => {
     const { files } = await upload();
-    for (const stored of server.stored.values()) expect(stored.includes('a small one')).toBe(false);
+    for (const stored of server.store.stored.values()) expect(stored.includes('a small one')).toBe(false);
     const { got } = await restored(files, randomBytes(32).toString('base64url'));
     expect(got).toMatchObject({ ok: false, code: 'snapshot_damaged' });
   });
 
   it('is stored in spite of answers that fail for a while', async () => {
     const tries = new Map<string, number>();
-    server.fault = (request) => {
+    server.store.fault = (request) => {
       tries.set(request, (tries.get(request) ?? 0) + 1);
       return tries.get(request) === 1 ? 503 : tries.get(request) === 2 ? 'cut' : undefined;
     };
@@ -119,13 +119,13 @@ describe('a checkpoint that is stored', () => {
   });
 
   it('is given up where the storage refuses it, and soon where it does so for good', async () => {
-    server.fault = () => 413;
+    server.store.fault = () => 413;
     expect(await uploadFiles(source, await parts())).toMatchObject({
       ok: false,
       code: 'storage_unavailable',
     });
-    expect(new Set(server.requests).size).toBe(server.requests.length);
-    server.fault = () => 500;
+    expect(new Set(server.store.requests).size).toBe(server.store.requests.length);
+    server.store.fault = () => 500;
     expect(await uploadFiles(source, await parts())).toMatchObject({
       ok: false,
       code: 'storage_unavailable',
@@ -134,12 +134,12 @@ describe('a checkpoint that is stored', () => {
 
   it('is not restored where a chunk is another, is gone, or was cut', async () => {
     const { files } = await upload();
-    const [path, stored] = [...server.stored].at(-1) ?? ['', Buffer.alloc(0)];
+    const [path, stored] = [...server.store.stored].at(-1) ?? ['', Buffer.alloc(0)];
     const changed = Buffer.from(stored);
     changed.writeUInt8(changed.readUInt8(20) ^ 1, 20);
     for (const damage of [changed, stored.subarray(0, 20), Buffer.alloc(0), undefined]) {
-      if (damage === undefined) server.stored.delete(path);
-      else server.stored.set(path, damage);
+      if (damage === undefined) server.store.stored.delete(path);
+      else server.store.stored.set(path, damage);
       const { got, target } = await restored(files);
       expect(got).toMatchObject({ ok: false, code: 'snapshot_damaged' });
       await rm(target, { recursive: true });
@@ -165,17 +165,17 @@ describe('a checkpoint that is stored', () => {
     await writeFile(join(source, 'large.img'), randomBytes(12 * SNAPSHOT_PIECE_BYTES));
     const { files } = await upload();
     expect((await restored(files)).got).toMatchObject({ ok: true });
-    expect(server.mostAtOnce).toBeLessThanOrEqual(6);
+    expect(server.store.mostAtOnce).toBeLessThanOrEqual(6);
   });
 
   it('ends at once when nobody waits for it any more', async () => {
     const ended = new AbortController();
-    server.fault = (_, index) => {
+    server.store.fault = (_, index) => {
       if (index === 0) ended.abort();
       return 503;
     };
     const uploaded = await uploadFiles(source, { ...(await parts()), storage: storage(ended.signal) });
     expect(uploaded).toMatchObject({ ok: false, code: 'storage_unavailable' });
-    expect(server.requests.length).toBeLessThanOrEqual(4);
+    expect(server.store.requests.length).toBeLessThanOrEqual(4);
   });
 });

@@ -1,0 +1,113 @@
+/** Makes a sandbox of a snapshot, and goes on with the call that ran in it, or stops it. */
+import { failure, type Outcome, success } from '../../shared/errors.ts';
+import type { StreamName } from '../../shared/execution.ts';
+import type { GrantClaims } from '../../shared/grant.ts';
+import { RESTORE_TIMEOUT_MS, type RestorePayload } from '../../shared/snapshot.ts';
+import type { CarriedRun, HostState } from '../execution/carried.ts';
+import { OutputRecorder } from '../execution/output-recorder.ts';
+import { PendingOutput } from '../execution/pending-output.ts';
+import type { HostedSession } from '../execution/session.ts';
+import { loadDigests, type StreamDigest } from '../execution/stream-digest.ts';
+import type { Uplink } from '../execution/uplink.ts';
+import type { StartedEntry } from '../journal/entries.ts';
+import type { Journal } from '../journal/journal.ts';
+import type { OutputSink, RunningExecution, Sandbox, SandboxConfig, Sandboxes } from '../sandbox/port.ts';
+import type { Snapshots } from '../snapshots/snapshots.ts';
+import type { RestoredSession } from './attachment.ts';
+
+const NOWHERE: OutputSink = async () => undefined;
+
+export interface RestorationParts {
+  journal: Journal;
+  sandboxes: Sandboxes;
+  snapshots: Snapshots;
+}
+
+export interface Restored {
+  sandbox: Sandbox;
+  session: RestoredSession;
+}
+
+/** Where it fails nothing is left of it here, and the snapshot is what it was. */
+export async function restoreSession(
+  { journal, sandboxes, snapshots }: RestorationParts,
+  config: SandboxConfig,
+  grant: { claims: GrantClaims; snapshot: RestorePayload },
+): Promise<Outcome<Restored>> {
+  if (sandboxes.restore === undefined) return failure('restore_failed', 'this host restores no checkpoints');
+  const { claims, snapshot } = grant;
+  const folder = await snapshots.folder();
+  try {
+    const signal = AbortSignal.timeout(RESTORE_TIMEOUT_MS);
+    const fetched = await snapshots.fetch(folder, snapshot, claims.image, signal);
+    if (!fetched.ok) return fetched;
+    const { state } = fetched.value;
+    const runs = runsToGoOn(state, grant).map((run) => new RestoredRun(run, claims));
+    for (const run of runs) {
+      // As every start: on disk before anything of it runs here.
+      const journaled = await journal.started(run.started);
+      if (!journaled.ok) return journaled;
+      await run.load();
+    }
+    const runOf = (tool: string): RestoredRun | undefined =>
+      runs.find(({ started }) => started.tool === tool);
+    const restored = await sandboxes.restore(config, {
+      imageDir: folder,
+      state: state.sandbox,
+      generation: snapshot.generation,
+      sinkOf: (tool) => runOf(tool)?.output.sink ?? NOWHERE,
+    });
+    if (!restored.ok) return restored;
+    const { sandbox, calls } = restored.value;
+    const stopped = calls.filter(({ tool }) => runOf(tool) === undefined);
+    for (const { execution } of stopped) execution.interrupt();
+    await Promise.all(stopped.map(({ execution }) => execution.finished));
+    return success({
+      sandbox,
+      session: {
+        snapshotId: snapshot.snapshot_id,
+        goOn: (session, uplink) => {
+          for (const { tool, execution } of calls) runOf(tool)?.goOn(execution, session, uplink);
+        },
+      },
+    });
+  } catch (error: unknown) {
+    return failure('restore_failed', error instanceof Error ? error.message : 'the sandbox was not restored');
+  } finally {
+    await snapshots.remove(folder);
+  }
+}
+
+/** One call of a checkpoint that goes on here under its id. */
+class RestoredRun {
+  readonly started: StartedEntry;
+  readonly output = new PendingOutput();
+  readonly #run: CarriedRun;
+  #digests: Record<StreamName, StreamDigest> | undefined;
+
+  constructor(run: CarriedRun, { epoch }: GrantClaims) {
+    this.#run = run;
+    this.started = { ...run.started, epoch, former_hosts: run.hosts };
+  }
+
+  async load(): Promise<void> {
+    this.#digests = await loadDigests(this.#run.output);
+  }
+
+  goOn(running: RunningExecution, session: HostedSession, uplink: Uplink): void {
+    const { execution_id: executionId } = this.started;
+    const recorder = new OutputRecorder({ executionId, relay: this.#run.relay, uplink });
+    if (this.#digests !== undefined) recorder.goOnFrom(this.#run.output, this.#digests);
+    this.output.attach(recorder.write);
+    session.adopt(this.started, this.#run, { running, recorder });
+  }
+}
+
+/** A call goes on only in its own session: a copy of the session has none. */
+function runsToGoOn(
+  { runs }: HostState,
+  { claims, snapshot }: { claims: GrantClaims; snapshot: RestorePayload },
+): CarriedRun[] {
+  if (snapshot.executions === 'stop') return [];
+  return runs.filter(({ started }) => started.session_id === claims.sid && started.tenant === claims.tenant);
+}

@@ -1,0 +1,137 @@
+/** Snapshots as a host makes and takes them: checkpoints on its disk, and their way to the edge and back. */
+import { randomBytes } from 'node:crypto';
+import { mkdir, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { failure, type Outcome, success } from '../../shared/errors.ts';
+import type {
+  RestorePayload,
+  SnapshotManifest,
+  SnapshotRequirements,
+  SuspendPayload,
+} from '../../shared/snapshot.ts';
+import { HOST_STATE_FILE, type HostState, HostStateSchema } from '../execution/carried.ts';
+import { downloadFiles, readManifest } from './download.ts';
+import { Sealing, sha256Of } from './sealing.ts';
+import { SnapshotStorage } from './storage.ts';
+import { uploadFiles } from './upload.ts';
+
+const MAX_HOST_STATE_BYTES = 128 * 1024 * 1024;
+
+export interface SnapshotsOptions {
+  edgeUrl: string;
+  /** Of this agent alone: what lies there is removed when it starts. */
+  directory: string;
+  host: { runscVersion: string; runscPlatform: string };
+  cpuFeaturesSha256: string;
+}
+
+export interface Stored {
+  manifestSha256: string;
+  bytes: number;
+  storedBytes: number;
+}
+
+export type ManifestFacts = Omit<
+  SnapshotManifest,
+  'v' | 'snapshot_id' | 'created_at' | 'files' | keyof SnapshotRequirements
+>;
+
+export class Snapshots {
+  readonly #options: SnapshotsOptions;
+
+  private constructor(options: SnapshotsOptions) {
+    this.#options = options;
+  }
+
+  static async open(options: SnapshotsOptions): Promise<Snapshots> {
+    await rm(options.directory, { recursive: true, force: true });
+    await mkdir(options.directory, { recursive: true, mode: 0o700 });
+    return new Snapshots(options);
+  }
+
+  get cpuFeaturesSha256(): string {
+    return this.#options.cpuFeaturesSha256;
+  }
+
+  requirements(image: string): SnapshotRequirements {
+    const { host, cpuFeaturesSha256 } = this.#options;
+    return {
+      image,
+      runsc_version: host.runscVersion.slice(0, 64),
+      runsc_platform: host.runscPlatform.slice(0, 64),
+      cpu_features_sha256: cpuFeaturesSha256,
+    };
+  }
+
+  /** An empty folder for the files of one checkpoint; `remove` it. */
+  async folder(): Promise<string> {
+    const folder = join(this.#options.directory, randomBytes(8).toString('hex'));
+    await mkdir(folder, { mode: 0o700 });
+    return folder;
+  }
+
+  async remove(folder: string): Promise<void> {
+    await rm(folder, { recursive: true, force: true });
+  }
+
+  /** All files of the folder, and then the manifest. */
+  async store(
+    folder: string,
+    { snapshot_id, key, transfer_token }: Pick<SuspendPayload, 'snapshot_id' | 'key' | 'transfer_token'>,
+    about: { facts: ManifestFacts; image: string; signal: AbortSignal },
+  ): Promise<Outcome<Stored>> {
+    const storage = this.#storage(snapshot_id, transfer_token, about.signal);
+    const uploaded = await uploadFiles(folder, { storage, sealing: await Sealing.open(snapshot_id, key) });
+    if (!uploaded.ok) return uploaded;
+    const { files, bytes, storedBytes } = uploaded.value;
+    const manifest: SnapshotManifest = {
+      v: 1,
+      snapshot_id,
+      created_at: new Date().toISOString(),
+      ...this.requirements(about.image),
+      ...about.facts,
+      files,
+    };
+    const encoded = new TextEncoder().encode(JSON.stringify(manifest));
+    const put = await storage.putManifest(encoded);
+    if (!put.ok) return put;
+    return success({ manifestSha256: await sha256Of(encoded), bytes, storedBytes });
+  }
+
+  /** Its files in the folder, once it is known that this host can go on with them. */
+  async fetch(
+    folder: string,
+    { snapshot_id, key, transfer_token, manifest_sha256 }: RestorePayload,
+    image: string,
+    signal: AbortSignal,
+  ): Promise<Outcome<{ manifest: SnapshotManifest; state: HostState }>> {
+    const storage = this.#storage(snapshot_id, transfer_token, signal);
+    const manifest = await readManifest(storage, { snapshotId: snapshot_id, sha256: manifest_sha256 });
+    if (!manifest.ok) return manifest;
+    for (const [name, here] of Object.entries(this.requirements(image))) {
+      const there: unknown = Reflect.get(manifest.value, name);
+      if (there !== here) return failure('snapshot_mismatch', `${name} of the snapshot is another one`);
+    }
+    const sealing = await Sealing.open(snapshot_id, key);
+    const files = await downloadFiles(manifest.value, folder, { storage, sealing });
+    if (!files.ok) return files;
+    const state = await readHostState(folder, manifest.value);
+    return state === undefined
+      ? failure('snapshot_damaged', 'the state of the host is not in the snapshot')
+      : success({ manifest: manifest.value, state });
+  }
+
+  #storage(snapshotId: string, token: string, signal: AbortSignal): SnapshotStorage {
+    return new SnapshotStorage({ edgeUrl: this.#options.edgeUrl, snapshotId, token, signal });
+  }
+}
+
+async function readHostState(folder: string, manifest: SnapshotManifest): Promise<HostState | undefined> {
+  const file = manifest.files.find(({ name }) => name === HOST_STATE_FILE);
+  if (file === undefined || file.bytes > MAX_HOST_STATE_BYTES) return undefined;
+  try {
+    return HostStateSchema.safeParse(JSON.parse(await readFile(join(folder, HOST_STATE_FILE), 'utf8'))).data;
+  } catch {
+    return undefined;
+  }
+}
