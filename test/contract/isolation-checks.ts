@@ -6,7 +6,18 @@ export interface IsolationCheck {
   holds: (printed: string) => boolean;
 }
 
-const OWN_MOUNTS = ['/', '/dev', '/dev/pts', '/dev/shm', '/proc', '/sandgate', '/sys', '/tmp', '/workspace'];
+const OWN_MOUNTS = [
+  '/',
+  '/dev',
+  '/dev/pts',
+  '/dev/shm',
+  '/proc',
+  '/run/sandgate',
+  '/sandgate',
+  '/sys',
+  '/tmp',
+  '/workspace',
+];
 const OWN_VARIABLES = ['HOME', 'LANG', 'LOGNAME', 'PATH', 'PWD', 'SHLVL', 'USER', '_', 'GREETING', 'OLDPWD'];
 const EVERYWHERE_ZERO = /^Cap(Inh|Prm|Eff|Bnd|Amb):\s*0+$/;
 

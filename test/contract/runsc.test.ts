@@ -2,13 +2,16 @@
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { expect, it } from 'vitest';
 import { openCgroups } from '../../host-agent/cgroup/open.ts';
+import { IMAGE_FILE, ImageFileSchema, imageDir, ROOTFS_DIR } from '../../host-agent/images/image-file.ts';
 import { SILENT_LOG } from '../../host-agent/logging/log.ts';
 import { listProcesses } from '../../host-agent/process/process-table.ts';
 import { Runsc } from '../../host-agent/runsc/runsc.ts';
 import { RunscSandboxes, type RunscSandboxesOptions } from '../../host-agent/sandbox/runsc-sandboxes.ts';
 import { setUp } from '../../host-agent/setup/setup.ts';
 import { silentProgress } from '../../host-agent/setup/step.ts';
+import { treeManifest } from '../../host-agent/setup/tree-manifest.ts';
 import { locations } from '../../scripts/locations.ts';
 import { describeAttacks } from './runsc-attacks.ts';
 import { describeFillings } from './runsc-fillings.ts';
@@ -72,6 +75,14 @@ describeSandboxes(
     describeFillings(subject);
     describeIdle(subject, () => options);
     describeOrphans(subject, () => options);
+    it('leaves the image as it was built: the next start finds it whole', async () => {
+      const [name] = subject().sandboxes.facts.images.filter(
+        ({ digest }) => digest === subject().imageDigest,
+      );
+      const dir = imageDir(options.imagesDir, name?.name ?? '', subject().imageDigest);
+      const file = ImageFileSchema.parse(JSON.parse(await readFile(join(dir, IMAGE_FILE), 'utf8')));
+      expect((await treeManifest(join(dir, ROOTFS_DIR))).sha256).toBe(file.manifest_sha256);
+    });
   },
 );
 

@@ -215,6 +215,7 @@ export class LayerWriter implements TarVisitor {
 const MOUNT_POINTS: readonly (readonly [path: readonly string[], mode: number])[] = [
   [['dev', 'shm'], 0o755],
   [['proc'], 0o555],
+  [['run', 'sandgate'], 0o755],
   [['sandgate'], 0o755],
   [['sys'], 0o555],
   [['tmp'], 0o1777],

@@ -64,7 +64,9 @@ describe('what a recipe may say', () => {
     for (const name of await recipeNames(RECIPES_DIR)) {
       const { directories, packages } = await readRecipe(join(RECIPES_DIR, `${name}.json`));
       const paths = directories.map(({ path }) => path);
-      expect(paths).toEqual(expect.arrayContaining(['/dev/shm', '/proc', '/sandgate', '/tmp', '/workspace']));
+      expect(paths).toEqual(
+        expect.arrayContaining(['/dev/shm', '/proc', '/run/sandgate', '/sandgate', '/tmp', '/workspace']),
+      );
       // Shells and kernels are started by bash.
       expect(packages).toContain('bash');
     }

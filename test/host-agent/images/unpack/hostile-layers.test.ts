@@ -194,6 +194,7 @@ describe('what an image does not keep', () => {
       'folder',
       'ping',
       'proc',
+      'run',
       'sandgate',
       'su',
       'sys',
