@@ -68,12 +68,39 @@ class TokenProxy {
   }
 }
 
+const PIXEL =
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+/** A sound without a sample. */
+const SILENCE = Buffer.from(
+  'RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0\x01\0\x08\0data\0\0\0\0',
+  'latin1',
+).toString('base64');
+
+function shown(mime: string, data: string): string {
+  return `class Shown:\n    def _repr_mimebundle_(self, **given):\n        return {${JSON.stringify(mime)}: ${JSON.stringify(data)}}\n\ndef main():\n    display(Shown())`;
+}
+
+/** The tools that the suite calls by name, as a tenant of the gateway would register them. */
+const SUITE_TOOLS: Readonly<Record<string, string>> = {
+  test_simple_text: 'def main():\n    print("This is a simple text response for testing.")',
+  test_image_content: shown('image/png', PIXEL),
+  test_audio_content: shown('audio/wav', SILENCE),
+  test_error_handling:
+    'def main():\n    raise ValueError("This tool intentionally returns an error for testing")',
+  test_tool_with_progress:
+    'import time\n\ndef main():\n    for step in (0, 50, 100):\n        print(step, flush=True)\n        time.sleep(0.5)',
+};
+
 let proxy: TokenProxy;
 let resultsDir: string;
 
 beforeAll(async () => {
   const { url, token } = stack().api;
   proxy = await TokenProxy.start(new URL(url), token);
+  const tools = Object.entries(SUITE_TOOLS).map(([name, code]) => {
+    return { name, description: 'Of the conformance suite', kind: 'code', language: 'python', code };
+  });
+  expect((await stack().api.request('POST', '/v1/tools', { body: { tools } })).status).toBe(200);
   resultsDir = await mkdtemp(join(tmpdir(), 'sandgate-conformance-'));
 });
 afterAll(async () => {
@@ -119,7 +146,10 @@ test.each([
   const { exitCode, output } = await runSuite(version);
   expect(output).toContain('all failures are expected');
   expect(exitCode, output).toBe(0);
-  for (const scenario of [...passed, 'dns-rebinding-protection']) {
+  const calls = ['simple-text', 'image', 'audio', 'error', 'with-progress'].map(
+    (kind) => `tools-call-${kind}`,
+  );
+  for (const scenario of [...passed, ...calls, 'dns-rebinding-protection']) {
     expect(output).toMatch(new RegExp(`✓ ${scenario}: [1-9]\\d* passed, 0 failed`));
   }
 });

@@ -7,7 +7,7 @@ import { isSchema } from '../formats/json-schema.ts';
 import { clip } from '../rendering/clip.ts';
 import { DEFAULT_MAX_CHARACTERS, executionText } from '../rendering/execution-text.ts';
 import { failureText } from '../rendering/failure-text.ts';
-import { imagesOf } from '../rendering/images.ts';
+import { imagesOf, soundsOf } from '../rendering/images.ts';
 
 /** An execution within what a model's context can hold: no receipt, clipped texts, results by kind and size. */
 export const ExecutionContentSchema = ExecutionSchema.pick({
@@ -46,6 +46,11 @@ export function executionResult(
       { type: 'text', text: executionText(execution, DEFAULT_MAX_CHARACTERS, { isKept: !sessionEnded }) },
       ...imagesOf(execution.results).map(({ mime, data }) => ({
         type: 'image' as const,
+        mimeType: mime,
+        data,
+      })),
+      ...soundsOf(execution.results).map(({ mime, data }) => ({
+        type: 'audio' as const,
         mimeType: mime,
         data,
       })),

@@ -47,6 +47,9 @@ const script: Script = async (execution) => {
       execution.part('value', '<Figure>');
       execution.part('result', PIXEL, { mime: 'image/png' });
       return execution.finish();
+    case 'sound':
+      execution.part('result', 'UklGRg==', { mime: 'audio/wav' });
+      return execution.finish();
     case 'many':
       await execution.write('stdout', `${'x'.repeat(99)}\n`.repeat(2_000));
       return execution.finish();
@@ -160,6 +163,14 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
     ]);
     expect(ExecutionContent.parse(result.structuredContent).results).toEqual([
       { mime: 'image/png', characters: PIXEL.length },
+    ]);
+  });
+
+  test('is given sounds', async () => {
+    const result = await callTool(client, 'python', { code: 'sound', session_id: sessionId });
+    expect(result.content).toEqual([
+      { type: 'text', text: '[result 1, audio/wav: 4 bytes]' },
+      { type: 'audio', mimeType: 'audio/wav', data: 'UklGRg==' },
     ]);
   });
 
