@@ -167,8 +167,8 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   }
 
   #edgeCall(caller: Caller, executionId: string): Outcome<Execution> {
-    const isOwn = this.#parts.row.ownedBy(caller) !== undefined;
-    const found = isOwn ? this.#edgeCalls.find(executionId, Date.now()) : undefined;
+    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    const found = this.#edgeCalls.find(executionId, Date.now());
     return found === undefined ? failure('not_found', 'no such execution') : success(found);
   }
 
