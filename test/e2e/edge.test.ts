@@ -122,6 +122,30 @@ describe('R24 an edge that restarts during a call', () => {
     await session.delete();
   });
 
+  test('R24 gives a hundred equal requests before it and a hundred after it one execution and one answer', async () => {
+    const session = await stack().open();
+    const headers = { 'idempotency-key': 'hundred' };
+    const send = (text: string) =>
+      stack().api.request('POST', `${session.path}/execute`, {
+        headers,
+        body: { tool_name: 'shell', arguments: { command: text } },
+      });
+    const hundred = () => Promise.all(Array.from({ length: 100 }, () => send('echo ran | tee -a /tmp/n')));
+    const before = await hundred();
+    await stack().restartEdge();
+    const after = await hundred();
+    expect([...before, ...after].map(({ status }) => status)).toEqual(Array(200).fill(200));
+    expect(new Set([...before, ...after].map(({ text }) => text)).size).toBe(1);
+    expect((await send('echo other')).status).toBe(422);
+    await until('the session runs calls again', 30_000, async () =>
+      session.sh('wc -l < /tmp/n').then(
+        ({ stdout }) => (stdout === '1\n' ? true : undefined),
+        () => undefined,
+      ),
+    );
+    await session.delete();
+  });
+
   test('R24 lets a stream continue where it was cut', async () => {
     const session = await stack().open();
     const loop = 'for i in $(seq 1 30); do echo $i; sleep 0.1; done';

@@ -5,6 +5,7 @@ import { type GrantClaims, type GrantPolicy, signGrant, verifyGrant } from '../.
 import { newId } from '../../shared/ids.ts';
 import { type KeySet, signKeySet, verifyKeySet } from '../../shared/key-set.ts';
 import { DEFAULT_RESOURCE_LIMITS } from '../../shared/limits.ts';
+import { mutationsOf } from '../fixtures/token-mutations.ts';
 import { newTestSessionId } from './receipt-fixture.ts';
 
 const NOW_S = 1_800_000_000;
@@ -179,5 +180,21 @@ describe('a key set', () => {
     expect(await verifyKeySet(await signGrant(claims(), edge), edge.publicKey, 1)).toMatchObject({
       ok: false,
     });
+  });
+});
+
+describe('mutations of valid grants', () => {
+  const SEED = 20_261_130;
+  const COUNT = 5_000;
+
+  test(`are all refused: ${COUNT} of seed ${SEED}, and the originals are not`, async () => {
+    const acts = ['execute', 'attach', 'stdin', 'destroy'] as const;
+    const valid = await Promise.all(acts.map((act) => signGrant(claims({ act }), edge)));
+    for (const token of valid) expect(await verifyGrant(token, policy)).toMatchObject({ ok: true });
+    const accepted: string[] = [];
+    for (const token of mutationsOf(valid, { seed: SEED, count: COUNT })) {
+      if ((await verifyGrant(token, policy)).ok) accepted.push(token);
+    }
+    expect(accepted).toEqual([]);
   });
 });
