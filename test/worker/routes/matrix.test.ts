@@ -245,8 +245,8 @@ describe.each(STRANGERS)('to %s', (_who, tenant, subject) => {
     '%s with a foreign %s answers byte for byte like a missing one',
     async (_label, kind, route) => {
       const own = await ownIds(await token());
-      const missing = { ...own, ...{ [kind]: (await nothings(tenant))[kind] } };
-      const foreign = { ...own, ...{ [kind]: owned[kind] } };
+      const missing = { ...own, [kind]: (await nothings(tenant))[kind] };
+      const foreign = { ...own, [kind]: owned[kind] };
       const names = [missing[kind], foreign[kind], 'nobody-source', SOURCE.name];
       const answers = [
         await seen(route, foreign, await token(), names),
