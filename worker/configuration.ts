@@ -217,18 +217,23 @@ const FormerKeysSchema = z.strictObject({
 });
 type FormerKeys = z.infer<typeof FormerKeysSchema>;
 
-/** A key that signs now is none of them, and each is what its id says. */
+/**
+ * Each key is what its id says, and there once. One that signs now is left out: so it can be named before the new key is
+ * put in its place.
+ */
 async function readFormerKeys(text: string, present: readonly SigningKey[]): Promise<FormerKeys> {
   const former = parseBinding('FORMER_KEYS', FormerKeysSchema, parseJson('FORMER_KEYS', text));
-  const seen = new Set(present.map(({ keyId }) => keyId));
+  const seen = new Set<string>();
   for (const { kid, jwk } of [...former.grant, ...former.receipt]) {
     if ((await importPublicKey(jwk)) === undefined || (await keyIdOf(jwk)) !== kid) {
       throw new ConfigurationError(`FORMER_KEYS: ${kid} is not the id of its key`);
     }
-    if (seen.has(kid)) throw new ConfigurationError(`FORMER_KEYS: ${kid} is there twice, or signs now`);
+    if (seen.has(kid)) throw new ConfigurationError(`FORMER_KEYS: ${kid} is there twice`);
     seen.add(kid);
   }
-  return former;
+  const signsNow = new Set(present.map(({ keyId }) => keyId));
+  const isFormer = ({ kid }: { kid: string }): boolean => !signsNow.has(kid);
+  return { grant: former.grant.filter(isFormer), receipt: former.receipt.filter(isFormer) };
 }
 
 /** As above: a secret for each use, made of the one that there is. */

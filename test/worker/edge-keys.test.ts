@@ -75,6 +75,14 @@ describe('a key that gives way to another', () => {
     expect(named !== undefined && isLiveAt(named, NOW_S + 10 * 365 * 86_400)).toBe(true);
   });
 
+  test('may be named before the other one is there: until then it is the one that signs', async () => {
+    const { secrets } = await newSecrets();
+    const rotated = await rotate(secrets, 'grant', NOW_S);
+    const FORMER_KEYS = JSON.stringify({ grant: [rotated.former] });
+    const { keySet, grant } = await configured(secrets, { KEY_SET_VERSION: '2', FORMER_KEYS });
+    expect(keySet.grant_keys).toMatchObject([{ kid: grant.keyId, not_after: null }]);
+  });
+
   test('because it was stolen verifies nothing from then on', async () => {
     const { secrets } = await newSecrets();
     const rotated = await rotate(secrets, 'grant', NOW_S);
@@ -88,8 +96,11 @@ describe('a key that gives way to another', () => {
 
   test.each<[string, (secrets: Secrets) => Promise<object>]>([
     [
-      'one that signs now',
-      async (secrets) => ({ grant: [{ ...(await rotate(secrets, 'grant', NOW_S)).former }] }),
+      'one that is there twice',
+      async (secrets) => {
+        const { former } = await rotate(secrets, 'grant', NOW_S);
+        return { grant: [former], receipt: [former] };
+      },
     ],
     [
       'one under the id of another',
