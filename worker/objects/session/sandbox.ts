@@ -11,6 +11,7 @@ import type { Env } from '../../env.ts';
 import { snapshotKey } from '../../snapshots/snapshot-keys.ts';
 import { signTransferToken } from '../../snapshots/transfer-token.ts';
 import { commandFrames } from '../command-frames.ts';
+import type { ControlCommand } from '../host/port.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
 import { attachTimeoutMs } from './agenda.ts';
 import { issueGrant } from './grants.ts';
@@ -22,6 +23,10 @@ import { openNetwork } from './stored-network.ts';
 /** How long an attach waits for a host whose control link is down. */
 const REDIAL_MS = 2_500;
 const REDIAL_LOOK_MS = 250;
+/** A sandbox is made in a second or two: after this long the command may not have arrived. */
+const ATTACH_AGAIN_MS = 6_000;
+/** Well within the life of its grant: one that has expired would be refused. */
+const ATTACHES_AGAIN = 4;
 
 type Ready = Extract<SessionLinkUp, { type: 'ready' }>;
 export type LostReason = Extract<SessionLinkUp, { type: 'sandbox_lost' }>['reason'];
@@ -104,6 +109,7 @@ export class SandboxKeeper {
       await new Promise((resolve) => setTimeout(resolve, REDIAL_LOOK_MS));
       sent = await this.#host().attach(command);
     }
+    if (sent.ok) this.#sendAgain(command);
     return sent;
   }
 
@@ -121,6 +127,20 @@ export class SandboxKeeper {
       generation: generation + 1,
       executions: isOwn ? 'continue' : 'stop',
     };
+  }
+
+  /** A control link may be lost with the command on it. The host makes one sandbox for a grant, however often it comes. */
+  #sendAgain(command: ControlCommand, times = ATTACHES_AGAIN): void {
+    const attaching = this.#attaching;
+    if (times === 0) return;
+    const timer = setTimeout(() => {
+      if (attaching === undefined || this.#attaching !== attaching) return;
+      this.#host()
+        .attach(command)
+        .catch((error: unknown) => logWarning('attach_not_sent_again', { detail: messageOf(error) }));
+      this.#sendAgain(command, times - 1);
+    }, ATTACH_AGAIN_MS);
+    void attaching?.promise.then(() => clearTimeout(timer));
   }
 
   /** A host that was chosen was there a moment ago: after a restart of this edge it dials again at once. */

@@ -78,6 +78,17 @@ describe('a session whose host is lost', () => {
   });
 });
 
+describe('an attach that is lost with the control link that it was sent on', () => {
+  test('is sent again, by the same grant', async () => {
+    first.losesAttaches = 1;
+    const session = await openSession(first);
+    expect(await session.stub.execute(call('x'))).toMatchObject({ ok: true, value: { stdout: 'x' } });
+    const attaches = first.commands.filter(({ claims }) => claims.act === 'attach');
+    expect(attaches).toHaveLength(2);
+    expect(new Set(attaches.map(({ claims }) => claims.jti)).size).toBe(1);
+  });
+});
+
 describe('a session whose sandbox is gone', () => {
   test.each(['host_full', 'host_degraded'])(
     'moves on where its own host refuses a new one (%s)',
