@@ -8,6 +8,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vite
 import { ExecutionSchema } from '../../../shared/execution.ts';
 import { newId, newSessionId } from '../../../shared/ids.ts';
 import { SessionSchema } from '../../../shared/session.ts';
+import { SnapshotSchema } from '../../../shared/snapshot-resource.ts';
 import { WorkflowSchema } from '../../../shared/workflow.ts';
 import { adapterRoutes } from '../../../worker/adapters/table.ts';
 import { configurationOf } from '../../../worker/configuration.ts';
@@ -58,6 +59,7 @@ const REQUESTS: Readonly<Record<string, ApiOptions>> = {
   createToolSource: { body: { ...SOURCE, name: 'own-source' } },
   replaceToolSource: { body: SOURCE },
   createWorkflow: { body: WORKFLOW },
+  createSnapshot: { body: { name: 'kept' } },
 };
 /** Of these the name is the caller's to choose: it makes a thing of the caller's own. */
 const MAKES_ITS_OWN = new Set(['replaceTool', 'replaceToolSource']);
@@ -67,9 +69,10 @@ interface Ids {
   execution_id: string;
   process_id: string;
   workflow_id: string;
+  snapshot_id: string;
   name: string;
 }
-const KINDS = ['session_id', 'execution_id', 'process_id', 'workflow_id', 'name'] as const;
+const KINDS = ['session_id', 'execution_id', 'process_id', 'workflow_id', 'snapshot_id', 'name'] as const;
 type Kind = (typeof KINDS)[number];
 
 const claims = { acme: { tenant: 'acme' }, globex: { tenant: 'globex' } };
@@ -102,11 +105,12 @@ afterAll(() => {
   host.close();
 });
 
-/** A session with an execution that ended, and a workflow. */
+/** A session with an execution that ended, a snapshot of it, and a workflow. */
 async function thingsOf(token: string): Promise<Ids> {
   const session = SessionSchema.parse((await api('POST', '/v1/sessions', { token, body: {} })).json);
   const { session_id } = session;
   const ran = await api('POST', `/v1/sessions/${session_id}/execute`, { token, body: call });
+  const kept = await api('POST', `/v1/sessions/${session_id}/snapshots`, { token, body: { name: 'kept' } });
   const workflow = await api('POST', '/v1/workflows', { token, body: WORKFLOW });
   const { workflow_id } = WorkflowSchema.parse(workflow.json);
   await vi.waitFor(
@@ -121,6 +125,7 @@ async function thingsOf(token: string): Promise<Ids> {
     execution_id: ExecutionSchema.parse(ran.json).execution_id,
     process_id: newId('prc'),
     workflow_id,
+    snapshot_id: SnapshotSchema.parse(kept.json).snapshot_id,
     name: TOOL.name,
   };
 }
@@ -133,6 +138,7 @@ async function nothings(tenant: string): Promise<Ids> {
     execution_id: newId('exe'),
     process_id: newId('prc'),
     workflow_id: `wfl_${newId('exe').slice(4)}`,
+    snapshot_id: `snp_${newId('exe').slice(4)}`,
     name: 'nobody_tool',
   };
 }
@@ -267,7 +273,7 @@ describe.each(STRANGERS)('to %s', (_who, tenant, subject) => {
 describe('the owner', () => {
   /** Of a process that was never started. */
   const ABSENT = new Set(['getProcess', 'readProcessLogs', 'waitForProcess', 'stopProcess']);
-  const LAST = ['removeTool', 'removeToolSource', 'deleteSession'];
+  const LAST = ['deleteSnapshot', 'removeTool', 'removeToolSource', 'deleteSession'];
   const order = (route: Route): number => LAST.indexOf(route.operationId);
   const rows = routes
     .filter((route) => route.access.kind === 'tenant' && KINDS.some((kind) => has(route, kind)))
