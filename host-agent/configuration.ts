@@ -8,6 +8,7 @@ import { failure, type Outcome, success } from '../shared/errors.ts';
 import type { ResourceLimits } from '../shared/session.ts';
 import { EGRESS_ENVIRONMENT, type EgressSettings, egressSettings } from './egress/settings.ts';
 import { POOL_ENVIRONMENT, type PoolSettings, poolSettings } from './pool/settings.ts';
+import { DEFAULT_REST_AFTER_MS } from './sandbox/program-rest.ts';
 
 const GIB = 1024 ** 3;
 /** Left to the host itself when its own caps are not given. */
@@ -37,6 +38,8 @@ const EnvironmentSchema = z.object({
   /** How long a SIGTERM waits for executions that run. */
   SANDGATE_DRAIN_TIMEOUT_S: z.coerce.number().min(0).max(3_600).default(10),
   SANDGATE_LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
+  /** How long a program waits for its tools before its sandbox is frozen. */
+  SANDGATE_WAITING_FREEZE_MS: z.coerce.number().int().min(0).max(3_600_000).default(DEFAULT_REST_AFTER_MS),
   ...EGRESS_ENVIRONMENT,
   ...POOL_ENVIRONMENT,
   SANDGATE_MAX_CPUS: z.coerce.number().min(0.1).default(availableParallelism()),
@@ -60,6 +63,7 @@ export interface Configuration {
   caps: ResourceLimits;
   egress: EgressSettings;
   pool: PoolSettings;
+  restAfterMs: number;
   logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent';
   /** Undefined: no metrics are served. */
   metricsPort: number | undefined;
@@ -99,6 +103,7 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Outcome<Confi
     },
     egress: egressSettings(values),
     pool: poolSettings(values, values.SANDGATE_CAPACITY),
+    restAfterMs: values.SANDGATE_WAITING_FREEZE_MS,
     logLevel: values.SANDGATE_LOG_LEVEL,
     metricsPort: values.SANDGATE_METRICS_PORT === 0 ? undefined : values.SANDGATE_METRICS_PORT,
     drainTimeoutMs: values.SANDGATE_DRAIN_TIMEOUT_S * 1000,

@@ -52,6 +52,11 @@ export const ERRORS = {
   session_failed: { status: 409, retryable: false, reason: 'the session has failed and runs nothing more' },
   session_deleted: { status: 410, retryable: false, reason: 'the session was deleted' },
   execution_not_running: { status: 409, retryable: false, reason: 'the execution is not running' },
+  call_not_pending: {
+    status: 409,
+    retryable: false,
+    reason: 'the call of the program has an answer, needs none, or its program has ended',
+  },
   receipt_pending: { status: 409, retryable: true, reason: 'the execution has no receipt yet' },
   tool_not_found: { status: 404, retryable: false, reason: 'no such tool, or not yours to call' },
   tool_exists: { status: 409, retryable: false, reason: 'another tool has this name and version' },

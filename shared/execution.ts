@@ -124,6 +124,14 @@ export const StreamEventSchema = z.discriminatedUnion('event', [
   }),
   z.object({ event: z.literal('gap'), stream: StreamNameSchema, from: z.int(), to: z.int() }),
   z.object({ event: z.enum(['paused', 'resumed']), at: z.iso.datetime() }),
+  /** A call of a program that whoever began it executes, and answers at `…/tool_results`. */
+  z.object({
+    event: z.literal('tool_call'),
+    id: z.string(),
+    tool_name: z.string(),
+    /** Null where they are no longer kept. */
+    arguments: z.record(z.string(), z.unknown()).nullable(),
+  }),
   z.object({ event: z.literal('result'), mime: z.string(), data: z.string() }),
   z.object({ event: z.literal('end'), execution: ExecutionSchema }),
 ]);

@@ -3,6 +3,7 @@
  * u16 big-endian length of the header, header as JSON in UTF-8, payload bytes.
  */
 import * as z from 'zod';
+import { PROGRAM_UP_FRAMES } from './code-mode.ts';
 import { EnvelopeSchema } from './dsse.ts';
 import { concatBytes, utf8 } from './encoding.ts';
 import { failure, type Outcome, success } from './errors.ts';
@@ -102,6 +103,7 @@ export const SessionLinkDownSchema = z.discriminatedUnion('type', [
 export type SessionLinkDown = z.infer<typeof SessionLinkDownSchema>;
 
 const Sequenced = z.strictObject({ epoch: Epoch, seq: Seq });
+const OfExecution = Sequenced.extend({ execution_id: ExecutionIdSchema });
 
 /** Host to edge on a session link. All but `proof`, `hello` and those of transfers are numbered and kept until acknowledged. */
 export const SessionLinkUpSchema = z.discriminatedUnion('type', [
@@ -187,6 +189,10 @@ export const SessionLinkUpSchema = z.discriminatedUnion('type', [
   Sequenced.extend(SNAPSHOT_UP_FRAMES.resumed),
   Sequenced.extend(SNAPSHOT_UP_FRAMES.suspended),
   Sequenced.extend(SNAPSHOT_UP_FRAMES.suspend_failed),
+  OfExecution.extend(PROGRAM_UP_FRAMES.tool_call),
+  OfExecution.extend(PROGRAM_UP_FRAMES.tool_result_taken),
+  OfExecution.extend(PROGRAM_UP_FRAMES.waiting),
+  OfExecution.extend(PROGRAM_UP_FRAMES.continued),
   ...TRANSFER_UP_SCHEMAS,
 ]);
 export type SessionLinkUp = z.infer<typeof SessionLinkUpSchema>;

@@ -24,7 +24,7 @@ export const GRANT_ALGORITHM = 'Ed25519';
 
 /**
  * What is granted. `attach`: make a sandbox and link it to the session object. `execute`: run one tool call.
- * `stdin` and `interrupt`: act on a running execution. `file`: move bytes of one file or folder, beside executions.
+ * `stdin`, `tool_result` and `interrupt`: act on a running execution. `file`: move bytes of one file or folder, beside executions.
  * `terminal`: make a terminal or attach to it; what is typed there is bound to the link and this transfer. `process`: one
  * act on a background process. `pause` and `resume`: stop the sandbox where it stands, and let it go on. `suspend`: store a
  * checkpoint of it. `destroy`: end the sandbox of the session.
@@ -33,6 +33,7 @@ export const GrantActSchema = z.enum([
   'attach',
   'execute',
   'stdin',
+  'tool_result',
   'interrupt',
   'file',
   'terminal',

@@ -19,7 +19,19 @@ export const KeyIdSchema = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/);
 export const DEFAULT_POOL = 'default';
 export const PoolNameSchema = z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/);
 
-export type IdPrefix = 'exe' | 'hst' | 'req' | 'lnk' | 'jti' | 'rct' | 'enr' | 'trf' | 'trm' | 'prc' | 'snp';
+export type IdPrefix =
+  | 'exe'
+  | 'hst'
+  | 'req'
+  | 'lnk'
+  | 'jti'
+  | 'rct'
+  | 'enr'
+  | 'trf'
+  | 'trm'
+  | 'prc'
+  | 'snp'
+  | 'tcl';
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${randomHandle()}`;

@@ -69,6 +69,14 @@ const COMMON = {
     .max(3)
     .default(['write']),
   timeout_ms: z.int().min(1).max(MAX_TIMEOUT_MS).default(DEFAULT_TIMEOUT_MS),
+  allowed_callers: z
+    .array(z.string().regex(/^(?:direct|code|programmatic|code_execution_\d{8})$/))
+    .min(1)
+    .max(8)
+    .optional()
+    .describe(
+      'Who may call it: `direct`, or code in a session (`code`, `programmatic` or `code_execution_…`); anybody when it is absent.',
+    ),
   disabled: z.boolean().default(false),
   approval: z.enum(['none', 'required']).default('none'),
 };

@@ -6,6 +6,7 @@ import { RESTORE_TIMEOUT_MS, type RestorePayload } from '../../shared/snapshot.t
 import type { CarriedRun, HostState } from '../execution/carried.ts';
 import { OutputRecorder } from '../execution/output-recorder.ts';
 import { PendingOutput } from '../execution/pending-output.ts';
+import { ProgramCalls } from '../execution/program-calls.ts';
 import type { HostedSession } from '../execution/session.ts';
 import { loadDigests, type StreamDigest } from '../execution/stream-digest.ts';
 import type { Uplink } from '../execution/uplink.ts';
@@ -42,7 +43,7 @@ export async function restoreSession(
     const fetched = await snapshots.fetch(folder, snapshot, claims.image, signal);
     if (!fetched.ok) return fetched;
     const { state } = fetched.value;
-    const runs = runsToGoOn(state, grant).map((run) => new RestoredRun(run, claims));
+    const runs = runsToGoOn(state, grant).map((run) => new RestoredRun(run, claims, state));
     for (const run of runs) {
       // As every start: on disk before anything of it runs here.
       const journaled = await journal.started(run.started);
@@ -56,6 +57,7 @@ export async function restoreSession(
       state: state.sandbox,
       generation: snapshot.generation,
       sinkOf: (tool) => runOf(tool)?.output.sink ?? NOWHERE,
+      programOf: (tool) => runOf(tool)?.calls ?? undefined,
     });
     if (!restored.ok) return restored;
     const { sandbox, calls } = restored.value;
@@ -82,11 +84,14 @@ export async function restoreSession(
 class RestoredRun {
   readonly started: StartedEntry;
   readonly output = new PendingOutput();
+  /** Of a program. */
+  readonly calls: ProgramCalls | null;
   readonly #run: CarriedRun;
   #digests: Record<StreamName, StreamDigest> | undefined;
 
-  constructor(run: CarriedRun, { epoch }: GrantClaims) {
+  constructor(run: CarriedRun, { epoch }: GrantClaims, { sandbox }: HostState) {
     this.#run = run;
+    this.calls = isProgram(sandbox, run.started.tool) ? new ProgramCalls(run.started.execution_id) : null;
     this.started = { ...run.started, epoch, former_hosts: run.hosts };
   }
 
@@ -99,8 +104,13 @@ class RestoredRun {
     const recorder = new OutputRecorder({ executionId, relay: this.#run.relay, uplink });
     if (this.#digests !== undefined) recorder.goOnFrom(this.#run.output, this.#digests);
     this.output.attach(recorder.write);
-    session.adopt(this.started, this.#run, { running, recorder });
+    this.calls?.begin(running, uplink);
+    session.adopt(this.started, this.#run, { running, recorder, calls: this.calls });
   }
+}
+
+function isProgram({ tools }: HostState['sandbox'], tool: string): boolean {
+  return (tool === 'python' || tool === 'node') && tools[tool].kernel?.running?.program !== undefined;
 }
 
 /** A call goes on only in its own session: a copy of the session has none. */

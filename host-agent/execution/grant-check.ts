@@ -1,4 +1,6 @@
 /** What a host checks of a grant beyond its signature: against what it has seen, what it has, and its own caps. */
+import type * as z from 'zod';
+import { PROGRAM_ARGUMENTS } from '../../shared/code-mode.ts';
 import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import type { GrantClaims, Relay } from '../../shared/grant.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
@@ -90,10 +92,16 @@ function parseArguments(tool: ToolName, payload: Uint8Array): Outcome<unknown> {
   } catch {
     return failure('invalid_request', 'the arguments are not JSON in UTF-8');
   }
-  const parsed = BUILT_IN_TOOLS[tool].arguments.safeParse(json);
+  const parsed = argumentsSchema(tool).safeParse(json);
   if (parsed.success) return success(parsed.data);
   const issue = parsed.error.issues[0];
   return failure('invalid_request', `arguments.${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'wrong'}`);
+}
+
+/** Of the kernels those of a program too, which nobody can give who calls the tool. */
+function argumentsSchema(tool: ToolName): z.ZodType {
+  if (tool === 'python' || tool === 'node') return PROGRAM_ARGUMENTS[tool];
+  return BUILT_IN_TOOLS[tool].arguments;
 }
 
 /** Whether a sandbox with these claims may be made here. */

@@ -8,6 +8,7 @@ import type { ChainHead, StoredFrame } from '../journal/state.ts';
 import type { OutputSink, RunningExecution, Sandbox, ToolOutcome } from '../sandbox/port.ts';
 import type { ExecuteRequest } from './grant-check.ts';
 import { OutputRecorder } from './output-recorder.ts';
+import { ProgramCalls } from './program-calls.ts';
 import {
   type ExecutionEnd,
   type HostFacts,
@@ -29,8 +30,16 @@ export interface RunContext {
   endings: Turns;
 }
 
+/** What acts on an execution that runs, and what is known of it. */
+export interface RunParts {
+  recorder: OutputRecorder;
+  wallMs: () => number;
+  /** Of a program. */
+  calls: ProgramCalls | null;
+}
+
 export interface RunHooks {
-  onRunning: (running: RunningExecution, recorder: OutputRecorder, wallMs: () => number) => void;
+  onRunning: (running: RunningExecution, parts: RunParts) => void;
   /** Just before the end is told: from then on the edge may send the next call. */
   onTelling: () => void;
   /** Whether another host goes on with it: then nothing more is said of it here. */
@@ -46,9 +55,11 @@ export async function runExecution(
   const { uplink } = context;
   const { executionId, relay } = call.request;
   const recorder = new OutputRecorder({ executionId, relay, uplink });
-  const running = execute(call.sandbox, call.request, started, recorder.write);
+  const calls = isProgram(call.request.arguments) ? new ProgramCalls(executionId) : null;
+  const running = execute(call.sandbox, call.request, started, { sink: recorder.write, calls });
+  calls?.begin(running, uplink);
   const announcement = announce(uplink, started, relay);
-  const followed = followExecution(context, started, { ...call, running, recorder, formerWallMs: 0 });
+  const followed = followExecution(context, started, { ...call, running, recorder, calls, formerWallMs: 0 });
   void running.finished.then(() => clearTimeout(announcement));
   return followed;
 }
@@ -57,14 +68,15 @@ export async function runExecution(
 export async function followExecution(
   context: RunContext,
   started: StartedEntry,
-  call: RunHooks & { running: RunningExecution; recorder: OutputRecorder; formerWallMs: number },
+  call: RunHooks & Omit<RunParts, 'wallMs'> & { running: RunningExecution; formerWallMs: number },
 ): Promise<ExecutionOutcome | null> {
-  const { running, recorder } = call;
+  const { running, recorder, calls } = call;
   const { execution_id: executionId } = started;
   const wallMs = wallClock(running, call.formerWallMs);
-  call.onRunning(running, recorder, wallMs);
+  call.onRunning(running, { recorder, calls, wallMs });
   const outcome = await running.finished;
   if (call.hasMoved()) return null;
+  calls?.end();
   const recorded = recorder.finish();
   const frames = [...recorded.frames, ...resultParts(executionId, outcome)];
   return conclude(context, started, {
@@ -93,6 +105,10 @@ function wallClock(running: RunningExecution, formerMs: number): () => number {
     const pausedMs = running.pausedMs - pausedBeforeMs;
     return formerMs + Math.max(0, performance.now() - beganMs - pausedMs);
   };
+}
+
+function isProgram(args: unknown): boolean {
+  return typeof args === 'object' && args !== null && 'program' in args;
 }
 
 /** The end says when it began, too: a call that is over before this is spared a frame, and the edge its work for it. */
@@ -212,7 +228,7 @@ function execute(
   sandbox: Sandbox,
   request: ExecuteRequest,
   started: StartedEntry,
-  sink: OutputSink,
+  { sink, calls }: { sink: OutputSink; calls: ProgramCalls | null },
 ): RunningExecution {
   try {
     return sandbox.execute(
@@ -222,11 +238,18 @@ function execute(
         arguments: request.arguments,
         timeoutMs: started.limits.timeout_ms,
         stdin: request.stdin,
+        ...(calls === null ? {} : { program: calls }),
       },
       sink,
     );
   } catch {
-    return { writeStdin: neverWrites, interrupt: () => {}, pausedMs: 0, finished: Promise.resolve(CRASHED) };
+    return {
+      writeStdin: neverWrites,
+      interrupt: () => {},
+      answer: async () => false,
+      pausedMs: 0,
+      finished: Promise.resolve(CRASHED),
+    };
   }
 }
 

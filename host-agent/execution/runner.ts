@@ -12,9 +12,8 @@ import type { Log, LogFields } from '../logging/log.ts';
 import type { RunningExecution, Sandbox } from '../sandbox/port.ts';
 import type { CarriedRun } from './carried.ts';
 import { checkExecute, type ExecuteRequest, type SessionBinding } from './grant-check.ts';
-import type { OutputRecorder } from './output-recorder.ts';
 import type { HostFacts, ReceiptSigner } from './receipt.ts';
-import { followExecution, type RunContext, type RunHooks, runExecution } from './run.ts';
+import { followExecution, type RunContext, type RunHooks, type RunParts, runExecution } from './run.ts';
 import { StdinCredit } from './stdin-credit.ts';
 import { StdinQueue } from './stdin-queue.ts';
 import type { Turns } from './turns.ts';
@@ -28,11 +27,9 @@ export interface RunnerDependencies {
   log: Log;
 }
 
-export interface LiveExecution {
+export interface LiveExecution extends RunParts {
   running: RunningExecution;
   stdin: StdinQueue;
-  recorder: OutputRecorder;
-  wallMs: () => number;
 }
 
 interface CurrentExecution {
@@ -128,7 +125,7 @@ export class ExecutionRunner {
   adopt(
     started: StartedEntry,
     run: CarriedRun,
-    call: { running: RunningExecution; recorder: OutputRecorder },
+    call: Pick<RunParts, 'recorder' | 'calls'> & { running: RunningExecution },
   ): void {
     this.#isBusy = true;
     this.#follow(this.#newCurrent(started, run.relay), (context, hooks) =>
@@ -207,9 +204,9 @@ export class ExecutionRunner {
     const outcome = await run(
       { journal, host, signer, uplink, chain, endings },
       {
-        onRunning: (running, recorder, wallMs) => {
+        onRunning: (running, parts) => {
           const credit = new StdinCredit(started.execution_id, uplink, () => this.#current === current);
-          current.live = { running, recorder, wallMs, stdin: new StdinQueue(running, credit.taken) };
+          current.live = { running, stdin: new StdinQueue(running, credit.taken), ...parts };
         },
         onTelling: () => this.#free(current),
         hasMoved: () => current.hasMoved,

@@ -129,6 +129,7 @@ export class HostedSession {
     this.#highestSeq = Math.max(this.#highestSeq, claims.seq);
     this.#memory.remember(claims.jti, 'done');
     if (claims.act === 'stdin') return this.#writeStdin(claims, payload);
+    if (claims.act === 'tool_result') return this.#answerCall(claims, payload);
     if (claims.act === 'interrupt') return this.#interrupt(claims);
     if (claims.act === 'pause') return this.#pause();
     if (claims.act === 'resume') return this.#resume();
@@ -232,6 +233,19 @@ export class HostedSession {
     if (live === undefined) return failure('execution_not_running', 'the execution is not running');
     void live.stdin.write(payload).then((written) => {
       if (!written.ok) this.#refuse(claims, written);
+    });
+    return undefined;
+  }
+
+  /** Not waited for either: a program that does not read holds back only its own answers. */
+  #answerCall(claims: GrantClaims, payload: Uint8Array): Failure | undefined {
+    const [live] = this.#runner.live(claims.exec);
+    const calls = live?.calls;
+    if (calls === undefined || calls === null) {
+      return failure('execution_not_running', 'the program is not running');
+    }
+    void calls.answer(payload).then((refused) => {
+      if (refused !== undefined) this.#refuse(claims, refused);
     });
     return undefined;
   }

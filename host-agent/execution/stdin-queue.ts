@@ -8,7 +8,7 @@ import type { RunningExecution } from '../sandbox/port.ts';
 import type { CarriedStdin } from './carried.ts';
 
 export class StdinQueue {
-  readonly #running: RunningExecution;
+  readonly #running: Pick<RunningExecution, 'writeStdin'>;
   readonly #onTaken: (totalBytes: number) => void;
   #writes: Promise<unknown> = Promise.resolve();
   #waitingBytes = 0;
@@ -18,7 +18,7 @@ export class StdinQueue {
   readonly #pending: Uint8Array[] = [];
 
   /** `onTaken` is given how many bytes have left the queue since the start: the sender may send as many more. */
-  constructor(running: RunningExecution, onTaken: (totalBytes: number) => void) {
+  constructor(running: Pick<RunningExecution, 'writeStdin'>, onTaken: (totalBytes: number) => void) {
     this.#running = running;
     this.#onTaken = onTaken;
   }

@@ -106,7 +106,11 @@ async function carryRuns(
   // What the guest had said is with the recorders by the next turn; an end that is being told is told first.
   await turn();
   for (const { recorder } of runner.live(null)) recorder.hold();
-  await Promise.race([runner.settledBut(calls.map(({ tool }) => tool)), aborted(signal)]);
+  const told = Promise.all([
+    runner.settledBut(calls.map(({ tool }) => tool)),
+    ...runner.live(null).map((live) => live.calls?.settled()),
+  ]);
+  await Promise.race([told, aborted(signal)]);
   if (signal.aborted) return failure('suspend_failed', 'an execution did not end in time');
   const runs: CarriedRun[] = [];
   const executions: CarriedExecution[] = [];

@@ -1,5 +1,6 @@
 /** The host's side of a guest at a checkpoint: what a link, its programs and kernels need to go on elsewhere. */
 import * as z from 'zod';
+import { MAX_CALLS_OUTSTANDING } from '../../shared/code-mode.ts';
 
 const MAX_CARRIED_CHANNELS = 128;
 /** At least the largest window of a stream. */
@@ -48,7 +49,23 @@ export const CarriedKernelSchema = z.strictObject({
   cells: z.int().min(0),
   /** What came of a message that is not whole yet. */
   pending: z.base64(),
-  running: z.strictObject({ id: z.string(), stdin: z.enum(['none', 'expected', 'ready']) }).nullable(),
+  running: z
+    .strictObject({
+      id: z.string(),
+      stdin: z.enum(['none', 'expected', 'ready']),
+      /**
+       * Of a cell that may call tools: the number of its last call, those that have no answer, and whether it waits for
+       * nothing else, null where it has not said that it waits.
+       */
+      program: z
+        .strictObject({
+          last_call: z.int().min(0),
+          outstanding: z.array(z.int().min(1)).max(MAX_CALLS_OUTSTANDING),
+          rests: z.boolean().nullable(),
+        })
+        .optional(),
+    })
+    .nullable(),
 });
 export type CarriedKernel = z.infer<typeof CarriedKernelSchema>;
 

@@ -6,6 +6,11 @@
  */
 import { isUtf8 } from 'node:buffer';
 import * as z from 'zod';
+import {
+  CallNumberSchema,
+  MAX_CALL_ARGUMENTS_BYTES,
+  MAX_TOOL_NAME_CHARACTERS,
+} from '../../shared/code-mode.ts';
 import { CUT_MARK_BYTES, cutMark } from '../../shared/cut-mark.ts';
 import { MAX_RESULT_PARTS_BYTES, MAX_VALUE_BYTES } from '../../shared/limits.ts';
 import type { GuestFailure } from './failure.ts';
@@ -42,6 +47,14 @@ const ResultHeadSchema = z.object({
 const HeadSchema = z.discriminatedUnion('type', [
   z.object({ type: z.literal('ready'), version: z.string().max(64) }),
   z.object({ type: z.literal('stdin_ready'), id: z.string().max(32) }),
+  z.object({
+    type: z.literal('tool_call'),
+    id: z.string().max(32),
+    call: CallNumberSchema,
+    name: z.string().min(1).max(MAX_TOOL_NAME_CHARACTERS),
+    arguments: TextLength(MAX_CALL_ARGUMENTS_BYTES),
+  }),
+  z.object({ type: z.literal('waiting'), id: z.string().max(32), rests: z.boolean() }),
   ResultHeadSchema,
 ]);
 type Head = z.infer<typeof HeadSchema>;
@@ -58,9 +71,20 @@ export interface KernelResult {
   readonly exitCode: number | null;
   readonly cpuMs: number;
 }
+/** A program calls a tool; its arguments are JSON, if the guest is honest. */
+export interface KernelToolCall {
+  readonly type: 'tool_call';
+  readonly id: string;
+  readonly call: number;
+  readonly name: string;
+  readonly arguments: string;
+}
 export type KernelMessage =
   | { readonly type: 'ready' }
   | { readonly type: 'stdin_ready'; readonly id: string }
+  | KernelToolCall
+  /** All that the cell does is wait; `rests`: for tools alone. */
+  | { readonly type: 'waiting'; readonly id: string; readonly rests: boolean }
   | KernelResult;
 
 export function encodeKernelRequest(message: object): Buffer {
@@ -108,8 +132,14 @@ function parseMessage(body: Buffer): KernelMessage | undefined {
   const head = parseHead(body.subarray(HEAD_LENGTH_BYTES, headEnd));
   const texts = new Texts(body.subarray(headEnd));
   if (head === undefined) return undefined;
-  const message = head.type === 'result' ? resultOf(head, texts) : head;
+  const message = messageOf(head, texts);
   return texts.isSpent ? message : undefined;
+}
+
+function messageOf(head: Head, texts: Texts): KernelMessage {
+  if (head.type === 'result') return resultOf(head, texts);
+  if (head.type !== 'tool_call') return head;
+  return { ...head, name: head.name.toWellFormed(), arguments: texts.take(head.arguments) };
 }
 
 function parseHead(bytes: Buffer): Head | undefined {

@@ -1,4 +1,5 @@
 /** A language kernel of a sandbox: one process that keeps its variables from cell to cell. */
+import { type CallAnswer, MAX_CALLS_OUTSTANDING, type ProgramTool } from '../../shared/code-mode.ts';
 import type { CarriedKernel } from './carried.ts';
 import type { Channel, OutputSink } from './channel.ts';
 import { type Deferred, deferred, within } from './deferred.ts';
@@ -10,6 +11,7 @@ import {
   type KernelMessage,
   KernelMessages,
   type KernelResult,
+  type KernelToolCall,
   protocol,
 } from './kernel-messages.ts';
 
@@ -45,6 +47,14 @@ export interface KernelCell {
   readonly onOutput: OutputSink;
   /** Whether `writeStdin` may reach the cell; without it the cell's input is at its end at once. */
   readonly stdin?: boolean;
+  /** Of a cell that may call tools. */
+  readonly program?: KernelProgram | undefined;
+}
+
+export interface KernelProgram {
+  readonly tools: readonly ProgramTool[];
+  readonly onCall: (call: Pick<KernelToolCall, 'call' | 'name' | 'arguments'>) => void;
+  readonly onWaiting: (rests: boolean) => void;
 }
 
 const STATUS = { ok: 'succeeded', error: 'failed', interrupted: 'interrupted' } as const;
@@ -79,12 +89,33 @@ interface RunningCell {
   /** Settles once the kernel has let go of input meant for earlier cells; true: it may be written now. */
   readonly stdin: Deferred<boolean>;
   takesStdin?: boolean;
+  readonly program: Pick<KernelProgram, 'onCall' | 'onWaiting'> | undefined;
+  /** Numbers of calls that have no answer. */
+  readonly outstanding: Set<number>;
+  lastCall: number;
+  /** What it said last of its waiting, if it waits. */
+  rests: boolean | null;
 }
 
 function stdinOf({ stdin, takesStdin }: RunningCell): 'none' | 'expected' | 'ready' {
   if (!stdin.settled) return 'expected';
   return takesStdin === true ? 'ready' : 'none';
 }
+
+function carriedCell(running: RunningCell): CarriedKernel['running'] {
+  const { id, program, outstanding, lastCall, rests } = running;
+  const stdin = stdinOf(running);
+  if (program === undefined) return { id, stdin };
+  return { id, stdin, program: { last_call: lastCall, outstanding: [...outstanding], rests } };
+}
+
+/** Where the output and the calls of the cell of a checkpoint go. */
+export interface AdoptedCell {
+  readonly sink?: OutputSink;
+  readonly program?: Pick<KernelProgram, 'onCall' | 'onWaiting'>;
+}
+
+const UNHEARD = { onCall: () => undefined, onWaiting: () => undefined };
 
 export class Kernel {
   readonly #channel: Channel;
@@ -123,7 +154,7 @@ export class Kernel {
   }
 
   /** One that goes on from a checkpoint; `onOutput` is for the cell that runs there. */
-  static adopt(link: GuestLink, carried: CarriedKernel, onOutput?: OutputSink): Kernel | undefined {
+  static adopt(link: GuestLink, carried: CarriedKernel, io: AdoptedCell = {}): Kernel | undefined {
     let kernel: Kernel | undefined;
     const receive = (bytes: Uint8Array): void => {
       if (kernel !== undefined) kernel.#receive(bytes);
@@ -135,12 +166,23 @@ export class Kernel {
     kernel.#cells = carried.cells;
     const { running } = carried;
     if (running !== null) {
-      kernel.#running = { id: running.id, result: deferred(), stdin: deferred() };
-      kernel.#running.takesStdin = running.stdin === 'ready';
+      kernel.#running = {
+        id: running.id,
+        result: deferred(),
+        stdin: deferred(),
+        takesStdin: running.stdin === 'ready',
+        program: running.program === undefined ? undefined : (io.program ?? UNHEARD),
+        outstanding: new Set(running.program?.outstanding),
+        lastCall: running.program?.last_call ?? 0,
+        rests: running.program?.rests ?? null,
+      };
       if (running.stdin !== 'expected') kernel.#running.stdin.resolve(running.stdin === 'ready');
-      channel.setOutput(onOutput);
+      channel.setOutput(io.sink);
     }
     kernel.#receive(Buffer.from(carried.pending, 'base64'));
+    const cell = kernel.#running;
+    // It will not say so again.
+    if (cell !== undefined && cell.rests !== null) cell.program?.onWaiting(cell.rests);
     return kernel;
   }
 
@@ -151,7 +193,7 @@ export class Kernel {
       channel: this.#channel.id,
       cells: this.#cells,
       pending: this.#messages.pending.toString('base64'),
-      running: running === undefined ? null : { id: running.id, stdin: stdinOf(running) },
+      running: running === undefined ? null : carriedCell(running),
     };
   }
 
@@ -174,9 +216,23 @@ export class Kernel {
     if (!this.#alive) return Promise.resolve(fail('channel_ended', 'the kernel ended before'));
     if (this.#running !== undefined) return Promise.resolve(fail('limit', 'the kernel runs a cell already'));
     const id = String(++this.#cells);
-    const request = encodeKernelRequest({ type: 'execute', id, code: cell.code, stdin: cell.stdin === true });
+    const request = encodeKernelRequest({
+      type: 'execute',
+      id,
+      code: cell.code,
+      stdin: cell.stdin === true,
+      ...(cell.program === undefined ? {} : { tools: cell.program.tools }),
+    });
     if (request.length > MAX_WAITING_BYTES) return Promise.resolve(fail('limit', 'the code is too long'));
-    const running: RunningCell = { id, result: deferred(), stdin: deferred() };
+    const running: RunningCell = {
+      id,
+      result: deferred(),
+      stdin: deferred(),
+      program: cell.program,
+      outstanding: new Set(),
+      lastCall: 0,
+      rests: null,
+    };
     this.#running = running;
     if (cell.stdin !== true) running.stdin.resolve(false);
     this.#channel.setOutput(cell.onOutput);
@@ -199,6 +255,18 @@ export class Kernel {
     if (!(await this.#takesStdin())) return fail('channel_ended', 'no cell that reads stdin runs');
     this.#channel.closeStdin();
     return succeed(undefined);
+  }
+
+  /**
+   * The answer to a call of the cell that runs: given once, and settled when it is on its way into the guest. False
+   * where nobody waits for it.
+   */
+  async answer(answer: CallAnswer): Promise<boolean> {
+    const running = this.#running;
+    if (running?.outstanding.delete(answer.call) !== true) return false;
+    running.rests = null;
+    await this.#channel.sendControl(encodeKernelRequest({ type: 'tool_result', id: running.id, ...answer }));
+    return true;
   }
 
   /** Interrupts the cell that runs, and sends SIGINT to the processes it started. */
@@ -250,6 +318,12 @@ export class Kernel {
       this.#ready.resolve(succeed(undefined));
     } else if (message.id !== this.#running?.id) {
       return protocol('an answer to no cell that runs');
+    } else if (message.type === 'tool_call') {
+      return this.#takeCall(this.#running, message);
+    } else if (message.type === 'waiting') {
+      if (this.#running.outstanding.size === 0) return undefined;
+      this.#running.rests = message.rests;
+      this.#running.program?.onWaiting(message.rests);
     } else if (message.type === 'stdin_ready') {
       if (this.#running.stdin.settled) return protocol('input was asked for twice, or where there is none');
       this.#running.takesStdin = true;
@@ -257,6 +331,20 @@ export class Kernel {
     } else {
       this.#settle(succeed(outcomeOf(message)));
     }
+    return undefined;
+  }
+
+  #takeCall(
+    running: RunningCell,
+    { call, name, arguments: given }: KernelToolCall,
+  ): GuestFailure | undefined {
+    if (running.program === undefined) return protocol('a call of a tool by a cell that has none');
+    if (call !== running.lastCall + 1) return protocol('a call out of its order');
+    if (running.outstanding.size >= MAX_CALLS_OUTSTANDING) return protocol('more calls than may wait');
+    running.lastCall = call;
+    running.rests = null;
+    running.outstanding.add(call);
+    running.program.onCall({ call, name, arguments: given });
     return undefined;
   }
 

@@ -23,11 +23,13 @@ export const GUEST_ARTIFACTS: readonly GuestArtifact[] = [
   ...[
     'python.py',
     'python_display.py',
+    'python_tools.py',
     'node.mjs',
     'node-control.mjs',
     'node-describe.mjs',
     'node-evaluator.mjs',
     'node-source.mjs',
     'node-streams.mjs',
+    'node-tools.mjs',
   ].map((name) => ({ source: `kernels/${name}`, target: `kernels/${name}`, compile: null })),
 ];

@@ -29,6 +29,8 @@ export interface RunscSandboxesOptions {
   egress?: EgressSettings;
   /** Sandboxes made ahead of their sessions; without it, none. */
   pool?: PoolSettings;
+  /** How long a program waits for its tools before its sandbox is frozen. */
+  restAfterMs?: number;
   log: Log;
 }
 

@@ -3,7 +3,15 @@ import { setTimeout as wait } from 'node:timers/promises';
 import type { CgroupUsage } from '../cgroup/cgroups.ts';
 import { toolOutcome } from './outcome.ts';
 import { OutputGate } from './output-gate.ts';
-import type { LostReason, OutputSink, RunningExecution, ToolOutcome } from './port.ts';
+import type {
+  LostReason,
+  OutputSink,
+  ProgramEvents,
+  ProgramListener,
+  RunningExecution,
+  ToolOutcome,
+} from './port.ts';
+import { DEFAULT_REST_AFTER_MS, NEVER_SLEEPS, ProgramRest, type Sleeper } from './program-rest.ts';
 import { RunClock } from './run-clock.ts';
 import { failedEnd, type RunningTool, type StopCause, type ToolEnd, toolEnd } from './tools/tool.ts';
 
@@ -28,6 +36,7 @@ export interface ExecutionHost {
   abandon(): void;
   /** The program is about to be stopped, for which it has to run. */
   stopping?(): void;
+  sleeper?: Sleeper;
 }
 
 export interface ExecutionRequest {
@@ -35,7 +44,10 @@ export interface ExecutionRequest {
   /** Of the same call, elsewhere and before. */
   formerCpuMs?: number;
   sink: OutputSink;
-  run: (sink: OutputSink) => RunningTool;
+  /** Of a program. */
+  program?: ProgramListener | undefined;
+  restAfterMs?: number;
+  run: (io: { sink: OutputSink; program?: ProgramEvents }) => RunningTool;
 }
 
 export class Execution implements RunningExecution {
@@ -45,6 +57,7 @@ export class Execution implements RunningExecution {
   readonly #gate: OutputGate;
   readonly #tool: RunningTool;
   readonly #clock: RunClock;
+  readonly #rest: ProgramRest | undefined;
   readonly #ending = Promise.withResolvers<void>();
   readonly #lost = Promise.withResolvers<LostReason>();
   #cause: StopCause | undefined;
@@ -52,15 +65,53 @@ export class Execution implements RunningExecution {
   #ended = false;
   #sandboxGone = false;
 
-  constructor(host: ExecutionHost, { timeoutMs, formerCpuMs = 0, sink, run }: ExecutionRequest) {
+  constructor(host: ExecutionHost, request: ExecutionRequest) {
+    const { timeoutMs, formerCpuMs = 0, sink, run, program, restAfterMs } = request;
     this.#host = host;
     this.#gate = new OutputGate(sink);
     const usage = host.begin();
     this.#before = { ...usage, cpuMs: usage.cpuMs - formerCpuMs };
-    this.#tool = run(this.#gate.pass);
     this.#clock = new RunClock(timeoutMs, () => this.#stop('timeout'));
+    this.#rest =
+      program === undefined
+        ? undefined
+        : new ProgramRest({
+            clock: this.#clock,
+            sleeper: host.sleeper ?? NEVER_SLEEPS,
+            afterMs: restAfterMs ?? DEFAULT_REST_AFTER_MS,
+            listener: program,
+          });
+    this.#tool = run(this.#io(program));
     this.finished = this.#follow();
   }
+
+  #io(program: ProgramListener | undefined): { sink: OutputSink; program?: ProgramEvents } {
+    const rest = this.#rest;
+    if (program === undefined || rest === undefined) return { sink: this.#gate.pass };
+    return {
+      sink: (stream, bytes) => {
+        rest.stirs();
+        return this.#gate.pass(stream, bytes);
+      },
+      program: {
+        onCall: (call) => {
+          rest.goesOn();
+          program.onCall(call);
+        },
+        onWaiting: (rests) => rest.waits(rests && this.#cause === undefined),
+      },
+    };
+  }
+
+  get leftMs(): number {
+    return this.#clock.leftMs;
+  }
+
+  answer: RunningExecution['answer'] = async (answer) => {
+    if (this.#ended) return false;
+    this.#rest?.goesOn();
+    return (await this.#tool.answer?.(answer)) ?? false;
+  };
 
   writeStdin: RunningExecution['writeStdin'] = (bytes, eof) => this.#tool.writeStdin(bytes, eof);
 
@@ -102,6 +153,7 @@ export class Execution implements RunningExecution {
     const end = await this.#end();
     this.#ended = true;
     this.#ending.resolve();
+    this.#rest?.goesOn();
     await this.#stopped;
     this.#clock.stop();
     const lost = end.status === 'lost' || this.#sandboxGone ? await this.#lost.promise : undefined;
@@ -130,6 +182,7 @@ export class Execution implements RunningExecution {
     if (this.#ended || this.#cause !== undefined) return;
     this.#cause = cause;
     this.#host.stopping?.();
+    this.#rest?.goesOn();
     this.#stopped = this.#stopInSteps(cause);
   }
 

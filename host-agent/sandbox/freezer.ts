@@ -102,6 +102,16 @@ export class Freezer implements Wakefulness {
     };
   }
 
+  /** Freezes now, unless something holds it awake, lives in it, or goes to it meanwhile. */
+  async freezeNow(): Promise<boolean> {
+    const before = this.#traffic;
+    const isQuiet = this.#frozen || (await this.#host.isQuiet().catch(() => false));
+    if (this.#disposed || this.#holds > 0) return false;
+    if (this.#frozen || this.#mustStand || this.#traffic !== before || !isQuiet) return this.#frozen;
+    this.#stopTimer();
+    return this.#freeze();
+  }
+
   /** Awake for good: what is to end must be able to. */
   dispose(): void {
     this.#disposed = true;

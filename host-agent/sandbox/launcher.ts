@@ -56,10 +56,12 @@ export class Launcher {
   readonly #log: Log;
   readonly #live = new Map<string, RunscSandbox>();
   readonly #userIds = new UserIds();
+  readonly #restAfterMs: number;
 
-  constructor(engine: Engine, log: Log) {
+  constructor(engine: Engine, log: Log, restAfterMs: number) {
     this.#engine = engine;
     this.#log = log;
+    this.#restAfterMs = restAfterMs;
   }
 
   get live(): ReadonlyMap<string, RunscSandbox> {
@@ -188,6 +190,7 @@ export class Launcher {
       programs: new GuestPrograms({ link, place }),
       guest: guestOf(this.#engine),
       userId,
+      restAfterMs: this.#restAfterMs,
       host: {
         usage: () => cgroups.usage(sandboxId),
         resetPeak: () => cgroups.resetPeak(sandboxId),

@@ -1,4 +1,5 @@
 /** What the rest of the agent knows of sandboxes. `RunscSandboxes` implements it for real, a fake does for tests. */
+import type { CallAnswer } from '../../shared/code-mode.ts';
 import type { Outcome } from '../../shared/errors.ts';
 import type { ProgramError, RichResult, StreamName } from '../../shared/execution.ts';
 import type { TerminalStatus } from '../../shared/lifecycle.ts';
@@ -50,6 +51,8 @@ export interface RestoreRequest {
   generation: number;
   /** Where the output of a call goes that ran at the checkpoint. */
   sinkOf: (tool: ToolName) => OutputSink;
+  /** Of a program: what becomes of its calls. */
+  programOf?: ((tool: ToolName) => ProgramListener | undefined) | undefined;
 }
 
 export interface RestoredSandbox {
@@ -104,9 +107,35 @@ export interface ToolCall {
   /** Parsed by the tool's shared schema inside. */
   arguments: unknown;
   timeoutMs: number;
+  /** Of a program: its calls, and what there is to say of its clock. */
+  program?: ProgramListener;
   /** Whether `writeStdin` may come. Where it is false the program finds its input at its end. Default: true. */
   stdin?: boolean;
 }
+
+export interface ProgramCall {
+  call: number;
+  name: string;
+  /** JSON, if the guest is honest. */
+  arguments: string;
+}
+
+/** What a program does beside its output. */
+export interface ProgramEvents {
+  onCall(call: ProgramCall): void;
+  /** All that it does is wait; `rests`: for tools alone, so that it may stand still until one answers. */
+  onWaiting(rests: boolean): void;
+}
+
+/** The same as the rest of the agent hears it: `leftMs` is what the clock of the program stands at. */
+export interface ProgramListener {
+  onCall(call: ProgramCall): void;
+  onWaiting(leftMs: number): void;
+  onContinued(leftMs: number): void;
+}
+
+/** Settles when the answer is on its way into the guest; false where no such call waits for one. */
+export type AnswerCall = (answer: CallAnswer) => Promise<boolean>;
 
 /** Resolves when the sink takes more: until then the guest's credit is not renewed, so the program blocks. */
 export type OutputSink = (stream: StreamName, bytes: Uint8Array) => Promise<void>;
@@ -115,7 +144,8 @@ export interface RunningExecution {
   writeStdin(bytes: Uint8Array, eof: boolean): Promise<Outcome<null>>;
   /** SIGINT to python's kernel (variables are kept) or to the whole tree of a shell call; SIGKILL after 2 s. */
   interrupt(): void;
-  /** How long its sandbox was paused under it: no part of its timeout or its duration. */
+  answer: AnswerCall;
+  /** How long its clock stood still, as it does on pause and while a program waits: no part of its timeout or its duration. */
   readonly pausedMs: number;
   /** Never rejects and always settles: the timeout is enforced here, by a monotonic clock. */
   finished: Promise<ToolOutcome>;

@@ -1,11 +1,13 @@
-/** The deadline of a call, counted only while its sandbox runs: time on pause belongs to nobody's timeout. */
+/** The deadline of a call, counted only while it runs: on pause, and while a program waits for tools, it stands still. */
 export class RunClock {
   readonly #onDeadline: () => void;
   #leftMs: number;
   #timer: NodeJS.Timeout | undefined;
   #startedAtMs = 0;
-  #pausedAtMs: number | undefined;
+  #holds = 0;
+  #heldSinceMs = 0;
   #formerPausesMs = 0;
+  #endPause: (() => void) | undefined;
   #isStopped = false;
 
   constructor(timeoutMs: number, onDeadline: () => void) {
@@ -16,7 +18,7 @@ export class RunClock {
 
   /** How long it has stood still so far. */
   get pausedMs(): number {
-    const current = this.#pausedAtMs === undefined ? 0 : performance.now() - this.#pausedAtMs;
+    const current = this.#holds === 0 ? 0 : performance.now() - this.#heldSinceMs;
     return this.#formerPausesMs + current;
   }
 
@@ -25,18 +27,32 @@ export class RunClock {
     return this.#timer === undefined ? this.#leftMs : Math.max(0, this.#leftMs - this.#runMs());
   }
 
+  /** It stands still until the returned function is called, and until others that hold it let go too. */
+  hold(): () => void {
+    if (this.#isStopped) return () => undefined;
+    if (this.#holds === 0) {
+      this.#leftMs = this.leftMs;
+      this.#clear();
+      this.#heldSinceMs = performance.now();
+    }
+    this.#holds += 1;
+    let held = true;
+    return () => {
+      if (!held) return;
+      held = false;
+      if (this.#holds === 1) this.#formerPausesMs = this.pausedMs;
+      this.#holds -= 1;
+      if (this.#holds === 0 && !this.#isStopped) this.#start();
+    };
+  }
+
   pause(): void {
-    if (this.#isStopped || this.#pausedAtMs !== undefined) return;
-    this.#leftMs = this.leftMs;
-    this.#clear();
-    this.#pausedAtMs = performance.now();
+    this.#endPause ??= this.hold();
   }
 
   resume(): void {
-    if (this.#pausedAtMs === undefined) return;
-    this.#formerPausesMs = this.pausedMs;
-    this.#pausedAtMs = undefined;
-    if (!this.#isStopped) this.#start();
+    this.#endPause?.();
+    this.#endPause = undefined;
   }
 
   stop(): void {

@@ -27,6 +27,7 @@ import type {
   Sandboxes,
   SandboxRuntimeFacts,
 } from './port.ts';
+import { DEFAULT_REST_AFTER_MS } from './program-rest.ts';
 import { removeLeftovers } from './reconcile.ts';
 import type { RunscSandbox } from './sandbox.ts';
 import { BASE_ENVIRONMENT } from './spec.ts';
@@ -60,7 +61,7 @@ export class RunscSandboxes implements Sandboxes {
   private constructor(options: RunscSandboxesOptions, engine: Engine) {
     this.#options = options;
     this.#engine = engine;
-    this.#launcher = new Launcher(engine, options.log);
+    this.#launcher = new Launcher(engine, options.log, options.restAfterMs ?? DEFAULT_REST_AFTER_MS);
     this.#egressBudget = new HostBudget(this.#egress.maxConnections);
     this.#strays = new Strays(engine, options.log);
     this.#thawGuard = startThawGuard(engine.cgroups.thawFiles);
@@ -219,8 +220,12 @@ export class RunscSandboxes implements Sandboxes {
     const restored = await this.#launcher.restore({ sandboxId, rootfsPath, limits, environment }, from);
     if (!restored.ok) return failure('restore_failed', restored.detail);
     const { sandbox } = restored.value;
-    const { state, sinkOf } = from;
-    const goes = await goOnFrom(restored.value, state, { sinkOf, timeoutMs: RESTORE_TIMEOUT_MS });
+    const { state, sinkOf, programOf } = from;
+    const goes = await goOnFrom(restored.value, state, {
+      sinkOf,
+      programOf,
+      timeoutMs: RESTORE_TIMEOUT_MS,
+    });
     if (!goes.ok) {
       this.#launcher.notStarted(sandboxId, goes.detail);
       return failure('restore_failed', 'the sandbox did not go on');

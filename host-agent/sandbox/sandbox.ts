@@ -13,7 +13,7 @@ import type { Freezer } from './freezer.ts';
 import { MemoryKills } from './memory-kills.ts';
 import type { Checkpoint, LostReason, OutputSink, RunningExecution, Sandbox, ToolCall } from './port.ts';
 import type { GuestPrograms } from './programs/guest-programs.ts';
-import { type RunningTool, runTool, type ToolPlace } from './tools/tool.ts';
+import { runTool, type ToolPlace } from './tools/tool.ts';
 import type { SandboxTools } from './tools/tools.ts';
 
 /** For the supervisor to end by itself after its input ended. */
@@ -37,6 +37,8 @@ export interface SandboxParts {
   /** Digest of what the host lays into it, and the user of everything in it. */
   guest: string;
   userId: number;
+  /** How long a program waits for its tools before its sandbox is frozen. */
+  restAfterMs: number;
   host: SandboxHost;
 }
 
@@ -94,26 +96,33 @@ export class RunscSandbox implements Sandbox {
   }
 
   execute(call: ToolCall, sink: OutputSink): RunningExecution {
-    const { tools } = this.#parts;
+    const { tools, restAfterMs } = this.#parts;
     const takesStdin = call.stdin ?? true;
     return this.#begin(
       { tool: call.tool, takesStdin },
       {
         timeoutMs: call.timeoutMs,
         sink,
-        run: (gatedSink) => runTool(tools[call.tool], call, gatedSink),
+        program: call.program,
+        restAfterMs,
+        run: (io) => runTool(tools[call.tool], call, io),
       },
     );
   }
 
   /** A call of a checkpoint goes on; its deadline does so when it is resumed. */
-  goOnWith(call: CarriedCall, sink: OutputSink, run: (sink: OutputSink) => RunningTool): Execution {
+  goOnWith(
+    call: CarriedCall,
+    { sink, program, run }: Pick<ExecutionRequest, 'sink' | 'program' | 'run'>,
+  ): Execution {
     const execution = this.#begin(
       { tool: call.tool, takesStdin: call.takes_stdin },
       {
         timeoutMs: call.timeout_left_ms,
         formerCpuMs: call.cpu_ms,
         sink,
+        program,
+        restAfterMs: this.#parts.restAfterMs,
         run,
       },
     );
@@ -139,7 +148,7 @@ export class RunscSandbox implements Sandbox {
 
   #begin(call: Omit<RunningCall, 'execution'>, request: ExecutionRequest): Execution {
     const { freezer } = this.#parts;
-    const letSleep = freezer.hold();
+    let letSleep = freezer.hold();
     const execution = new Execution(
       {
         begin: () => this.#beginCall(),
@@ -148,6 +157,18 @@ export class RunscSandbox implements Sandbox {
         claimMemoryKill: () => this.#memoryKills.claim(this.#usage().oomKills),
         abandon: () => void this.destroy(),
         stopping: () => this.#runFor(execution),
+        sleeper: {
+          trySleep: async () => {
+            letSleep();
+            const sleeps = await freezer.freezeNow();
+            if (!sleeps) letSleep = freezer.hold();
+            return sleeps;
+          },
+          wake: () => {
+            letSleep();
+            letSleep = freezer.hold();
+          },
+        },
       },
       request,
     );

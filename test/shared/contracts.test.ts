@@ -164,6 +164,7 @@ describe('the list of errors', () => {
         "session_failed 409 false",
         "session_deleted 410 false",
         "execution_not_running 409 false",
+        "call_not_pending 409 false",
         "receipt_pending 409 true",
         "tool_not_found 404 false",
         "tool_exists 409 false",

@@ -67,6 +67,11 @@ function keywordParameters(
   return ['*', ...parameters];
 }
 
+/** What Python calls values of a schema; `root` holds its definitions. */
+export function pythonType(schema: JsonSchema, root: JsonSchema = schema): string {
+  return new Types(root).of(schema, 0);
+}
+
 class Types {
   readonly #root: JsonSchema;
   #steps = 0;

@@ -33,6 +33,11 @@ export function typescriptDeclarations(tools: readonly (readonly [ToolDefinition
   return `${[PREAMBLE, ...declarations].join('\n\n')}\n`;
 }
 
+/** What TypeScript calls values of a schema. */
+export function typescriptType(schema: JsonSchema): string {
+  return new Types(schema).of(schema, 0);
+}
+
 class Types {
   readonly #root: JsonSchema;
   /** Definitions that are being written: one inside itself has no end in a declaration. */

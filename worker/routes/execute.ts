@@ -188,7 +188,7 @@ function withMode(request: Request, call: Execute): Execute {
   return { ...call, stream: call.stream || acceptsEvents(request.headers.get('Accept')) };
 }
 
-function acceptsEvents(accept: string | null): boolean {
+export function acceptsEvents(accept: string | null): boolean {
   return (accept ?? '')
     .toLowerCase()
     .split(',')

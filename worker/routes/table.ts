@@ -11,6 +11,7 @@ import { mcp } from './mcp.ts';
 import { operatorRoutes } from './operator.ts';
 import { pausingRoutes } from './pausing.ts';
 import { processRoutes } from './processes.ts';
+import { programRoutes } from './programs.ts';
 import type { Route } from './route.ts';
 import { sessionRoutes } from './sessions.ts';
 import { snapshotRoutes } from './snapshots.ts';
@@ -31,6 +32,7 @@ const described: Route[] = [
   ...executeRoutes,
   ...executionRoutes,
   exportSession,
+  ...programRoutes,
   ...fileRoutes,
   terminal,
   ...processRoutes,

@@ -10,6 +10,7 @@ import { requireScopes } from '../middleware/authentication.ts';
 import { checkValue } from '../middleware/body.ts';
 import { Refusal } from '../middleware/refusal.ts';
 import { callableTools } from './catalogue.ts';
+import type { ToolCaller } from './policy.ts';
 
 export interface CallContext {
   principal: TenantPrincipal;
@@ -20,6 +21,8 @@ export interface CallContext {
 export interface CallPlace {
   scopes?: readonly string[];
   root?: string;
+  /** Who calls: a client or its model, or code in a session. */
+  caller?: ToolCaller;
 }
 
 const MAX_NAME_CHARACTERS = 128;

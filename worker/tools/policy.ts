@@ -2,6 +2,8 @@
 export interface Guarded {
   requiredScopes: readonly string[];
   category: string;
+  /** Who may call it; anybody where it is absent. */
+  allowedCallers?: readonly string[];
 }
 
 export interface Rights {
@@ -22,4 +24,15 @@ const TOOL_SCOPE_PREFIX = 'tools:';
 /** A token without any scope of a tool calls none, whatever the tools ask for. */
 export function hasToolScope(scopes: ReadonlySet<string>): boolean {
   return [...scopes].some((scope) => scope.startsWith(TOOL_SCOPE_PREFIX));
+}
+
+export type ToolCaller = 'direct' | 'code';
+
+/**
+ * `allowed_callers` in the words of either model API, or none: then anybody. What is not `direct` is code: `code`,
+ * `programmatic`, `code_execution_20250825`.
+ */
+export function mayBeCalledBy(caller: ToolCaller, allowed: readonly string[] | undefined): boolean {
+  if (allowed === undefined || allowed.length === 0) return true;
+  return allowed.some((one) => (one === 'direct') === (caller === 'direct'));
 }

@@ -14,7 +14,7 @@ import { compileSchema } from '../schema/compile.ts';
 import { type CallPlace, checkCall, requireFit, toolNotFound } from './check-call.ts';
 import { codeCell } from './code-cell.ts';
 import { type EdgePerformance, httpPerformance, mcpPerformance, type ResolveContext } from './performance.ts';
-import { mayUse } from './policy.ts';
+import { mayBeCalledBy, mayUse, type ToolCaller } from './policy.ts';
 
 type Call = Pick<Execute, 'tool_name' | 'arguments'> & { timeout_ms?: number };
 
@@ -52,20 +52,31 @@ export async function storedTools(
   return unwrap(await catalogueCalls(env, principal.tenant)((stub) => stub.find(names, kind), SAFE));
 }
 
-export function resolveStored<C extends Call>(
+/** The tool, where this caller may call it so, with these arguments. */
+export function checkStored(
   context: ResolveContext,
-  { call, stored }: { call: C; stored: StoredTool | undefined },
-  { scopes = [], root = 'body.' }: CallPlace = {},
-): ResolvedCall<C> {
+  { call, stored }: { call: Call; stored: StoredTool | undefined },
+  { scopes = [], root = 'body.', caller = 'direct' }: CallPlace = {},
+): StoredTool {
   // A tool that the caller may not use answers like a missing one.
   if (stored === undefined || !mayUse(context.principal, guardOf(stored.tool))) {
     throw toolNotFound(context.principal, call.tool_name, root);
   }
-  const { tool } = stored;
   requireScopes(context.principal, scopes, context.configuration);
-  requireUsable(tool);
-  const path = `${root}arguments`;
-  requireValid(tool, call.arguments, path);
+  requireUsable(stored.tool);
+  requireCaller(stored.tool, caller);
+  requireValid(stored.tool, call.arguments, `${root}arguments`);
+  return stored;
+}
+
+export function resolveStored<C extends Call>(
+  context: ResolveContext,
+  { call, stored: found }: { call: C; stored: StoredTool | undefined },
+  place: CallPlace = {},
+): ResolvedCall<C> {
+  const stored = checkStored(context, { call, stored: found }, place);
+  const { tool } = stored;
+  const path = `${place.root ?? 'body.'}arguments`;
   const timeoutMs = call.timeout_ms ?? DEFAULT_TIMEOUT_MS;
   const timed = { ...call, timeout_ms: timeoutMs === DEFAULT_TIMEOUT_MS ? tool.timeout_ms : timeoutMs };
   const calledAs = { name: tool.name, version: tool.version };
@@ -101,6 +112,15 @@ function requireUsable(tool: RegisteredTool): void {
   if (tool.approval === 'required') {
     throw new Refusal(failure('approval_required', `${tool.name} needs an approval for each call`));
   }
+}
+
+function requireCaller(tool: RegisteredTool, caller: ToolCaller): void {
+  if (mayBeCalledBy(caller, tool.allowed_callers)) return;
+  const detail =
+    caller === 'direct'
+      ? `${tool.name} is called by programs only`
+      : `${tool.name} is not called by programs`;
+  throw new Refusal(failure('tool_unavailable', detail));
 }
 
 function requireValid(tool: RegisteredTool, args: Record<string, unknown>, path: string): void {

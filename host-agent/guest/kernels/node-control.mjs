@@ -41,13 +41,14 @@ parentPort.on('message', (message) => {
     return;
   }
   if (message.type === 'result') sendResult(message);
+  else if (message.type === 'tool_call') sendCall(message);
   else send(message);
 });
 
 function take(request) {
   if (request.type === 'interrupt' && request.id === running && !interrupting) void interrupt(request.id);
-  if (request.type !== 'execute') return;
-  running = request.id;
+  if (request.type !== 'execute' && request.type !== 'tool_result') return;
+  if (request.type === 'execute') running = request.id;
   // What breaks into the main thread may hit its next turn too: nothing but questions goes there meanwhile.
   if (interrupting) heldBack.push(request);
   else parentPort.postMessage(request);
@@ -94,6 +95,13 @@ function sendResult({ value, error, ...head }) {
       ? null
       : { ...error, message: lengthOf(error.message), traceback: lengthOf(error.traceback) };
   send({ ...head, value: valueLength, error: errorHead }, texts);
+}
+
+function sendCall({ arguments: text, ...head }) {
+  // Of a cell that was broken into, and has ended for the host, nothing is said any more.
+  if (head.id !== running) return;
+  const bytes = Buffer.from(text, 'utf8');
+  send({ ...head, arguments: bytes.length }, [bytes]);
 }
 
 /** u32 length, u32 length of the head, the head as JSON, and the texts whose lengths in bytes it names. */

@@ -11,6 +11,7 @@ import { describeError, ExitRequest, shorten, valueText } from './node-describe.
 import { Evaluator } from './node-evaluator.mjs';
 import { IMPORT_FUNCTION } from './node-source.mjs';
 import { StandardStreams } from './node-streams.mjs';
+import { Calls, ToolError, toolsOf } from './node-tools.mjs';
 
 const MAX_LATE_FAILURES = 10;
 const nextTurn = setImmediate;
@@ -31,6 +32,7 @@ setUpGlobals();
 let evaluator = new Evaluator();
 worker.on('message', (message) => {
   if (message.type === 'execute') begin(message);
+  else if (message.type === 'tool_result') answer(message);
   else interrupt(message);
 });
 // Without the thread that speaks to the host there is no kernel.
@@ -72,10 +74,11 @@ function importFunction() {
   return load;
 }
 
-function begin({ id, code, stdin }) {
+function begin({ id, code, stdin, tools }) {
   cells += 1;
-  cell = { id, name: `cell-${cells}`, cpuBefore: process.cpuUsage(), uncaught: undefined };
+  cell = { id, name: `cell-${cells}`, cpuBefore: process.cpuUsage(), uncaught: undefined, calls: undefined };
   const own = cell;
+  if (tools !== undefined) beginProgram(own, tools);
   arm();
   streams.prepare(stdin);
   if (stdin) worker.postMessage({ type: 'stdin_ready', id });
@@ -85,6 +88,16 @@ function begin({ id, code, stdin }) {
     error: (error, place) => ended(own, () => failed(error, own, place)),
     brokenInto: () => ended(own, () => ({ status: 'interrupted' })),
   });
+}
+
+/** What the cell finds as `tools` and `ToolError`; they stay, and call for the program that runs then. */
+function beginProgram(own, tools) {
+  own.calls = new Calls(own.id, (message) => worker.postMessage(message));
+  Object.assign(globalThis, { tools: toolsOf(tools, () => cell?.calls), ToolError });
+}
+
+function answer(message) {
+  if (cell?.id === message.id) cell.calls?.take(message);
 }
 
 /** One turn later, when rejections that nobody handles have been told. */
@@ -119,6 +132,7 @@ function failed(error, own, place) {
 
 function end(outcome) {
   const { id, cpuBefore } = cell;
+  cell.calls?.close();
   cell = undefined;
   process.exitCode = undefined;
   const interrupted = { name: 'Interrupted', message: 'the cell was interrupted', traceback: '' };

@@ -35,7 +35,9 @@ CO_COROUTINE = 0x80
 FUTURE_FLAGS = 0
 for _name in __import__("__future__").all_feature_names:
     FUTURE_FLAGS |= getattr(__import__("__future__"), _name).compiler_flag
-KERNEL_FILES = (__file__, python_display.__file__)
+KERNEL_FOLDER = os.path.dirname(os.path.abspath(__file__))
+KERNEL_FILES = (__file__, python_display.__file__, os.path.join(KERNEL_FOLDER, "python_tools.py"))
+python_tools = None
 
 
 def read_exactly(count):
@@ -237,6 +239,7 @@ class Kernel:
         self.interrupts.arm()
         signal.signal(signal.SIGURG, renew_random_state)
         self.displays = python_display.Displays()
+        self.program = None
 
     def compile_cell(self, source, name):
         """Code objects of the cell: its statements, and its last expression if it ends with one."""
@@ -335,14 +338,35 @@ class Kernel:
         self.streams.prepare(with_input)
         if with_input:
             send({"type": "stdin_ready", "id": request["id"]})  # what came before was meant for an earlier cell
+        tools = request.get("tools")
+        calls = None if tools is None else self.begin_program(request["id"], tools)
         outcome = self.execute(request["code"])
         self.interrupts.cell_active = False
+        if calls is not None and os.getpid() == self.pid:
+            self.program.calls = None
+            calls.close()
         self.streams.flush()
         if os.getpid() != self.pid:
             leave_forked_child(outcome)
         if sys.getrecursionlimit() < 200:
             sys.setrecursionlimit(1000)
         send_result(id=request["id"], cpu_ms=cpu_ms() - cpu_before, **outcome)
+
+    def begin_program(self, cell_id, tools):
+        """What the cell finds as `tools` and `ToolError`. Loaded only now: most sessions never run a program."""
+        global python_tools
+        if python_tools is None:
+            # What a cell has put in the way of modules is not in the way of this one.
+            sys.path.insert(0, KERNEL_FOLDER)
+            python_tools = importlib.import_module("python_tools")
+            sys.path.remove(KERNEL_FOLDER)
+        if self.program is None:
+            self.program = python_tools.Program()
+        namespace = self.module.__dict__
+        namespace["tools"] = python_tools.tools_of(tools, self.program)
+        namespace["ToolError"] = python_tools.ToolError
+        self.program.calls = python_tools.Calls(cell_id, CONTROL_IN, send, receive)
+        return self.program.calls
 
 
 def leave_forked_child(outcome):

@@ -3,13 +3,15 @@ import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { ToolName } from '../../../shared/tool.ts';
 import type { Execution } from '../execution.ts';
 import type { RestoredParts } from '../launcher.ts';
-import type { OutputSink, RestoredCall } from '../port.ts';
+import type { OutputSink, ProgramListener, RestoredCall } from '../port.ts';
 import { failedEnd, type RunningTool, type ToolIo } from '../tools/tool.ts';
 import type { CarriedCall, CarriedSandbox } from './carried.ts';
 
 export interface GoOn {
   /** Where the output of a call goes that ran. */
   sinkOf: (tool: ToolName) => OutputSink;
+  /** Of a program: what becomes of its calls. */
+  programOf?: ((tool: ToolName) => ProgramListener | undefined) | undefined;
   timeoutMs: number;
 }
 
@@ -17,12 +19,12 @@ export interface GoOn {
 export async function goOnFrom(
   restored: RestoredParts,
   state: CarriedSandbox,
-  { sinkOf, timeoutMs }: GoOn,
+  { timeoutMs, ...heard }: GoOn,
 ): Promise<Outcome<RestoredCall[]>> {
   const { sandbox, parts } = restored;
   const { link, freezer, programs } = parts;
   const letSleep = freezer.hold();
-  const calls = adoptCalls(restored, state, sinkOf);
+  const calls = adoptCalls(restored, state, heard);
   programs.adopt(state.programs);
   const goes = await link.goOn(timeoutMs, true);
   letSleep();
@@ -37,7 +39,7 @@ export async function goOnFrom(
 function adoptCalls(
   { sandbox, parts }: RestoredParts,
   { calls, tools }: CarriedSandbox,
-  sinkOf: (tool: ToolName) => OutputSink,
+  { sinkOf, programOf }: Omit<GoOn, 'timeoutMs'>,
 ): (RestoredCall & { execution: Execution })[] {
   const { link } = parts;
   const { python, node, shell } = parts.tools;
@@ -50,8 +52,12 @@ function adoptCalls(
   const adopted: (RestoredCall & { execution: Execution })[] = [];
   const goOnWith = (call: CarriedCall): void => {
     const { tool, takes_stdin: stdin } = call;
-    const run = (sink: OutputSink): RunningTool => adopt[tool]({ sink, stdin }) ?? LOST_CALL;
-    adopted.push({ tool, execution: sandbox.goOnWith(call, sinkOf(tool), run) });
+    const execution = sandbox.goOnWith(call, {
+      sink: sinkOf(tool),
+      program: programOf?.(tool),
+      run: (io) => adopt[tool]({ ...io, stdin }) ?? LOST_CALL,
+    });
+    adopted.push({ tool, execution });
   };
   for (const tool of ['python', 'node', 'shell'] as const) {
     const call = calls.find((candidate) => candidate.tool === tool);

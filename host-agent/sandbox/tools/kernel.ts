@@ -1,5 +1,6 @@
 /** A tool that runs cells: one kernel that lives as long as the sandbox, replaced when it dies. */
 import { constants } from 'node:os';
+import type { ProgramTool } from '../../../shared/code-mode.ts';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { CarriedKernel } from '../../guest-link/carried.ts';
 import { type GuestFailure, type GuestResult, succeed } from '../../guest-link/failure.ts';
@@ -26,7 +27,7 @@ export interface KernelLanguage {
   interpreter: string;
   start(readyTimeoutMs: number): Promise<GuestResult<Kernel>>;
   /** Throws where they do not fit the tool's schema. */
-  codeOf(argumentsJson: unknown): string;
+  cellOf(argumentsJson: unknown): { code: string; program?: { tools: readonly ProgramTool[] } | undefined };
   /** Whether a kernel is made ready before the first call. */
   warm: boolean;
 }
@@ -63,9 +64,13 @@ export class KernelTool implements Tool {
     void former?.then((kernel) => (kernel.ok ? kernel.value.dispose() : undefined));
   }
 
-  run(argumentsJson: unknown, { sink, stdin }: ToolIo): RunningTool {
-    const code = this.#language.codeOf(argumentsJson);
-    return this.#runIn(this.#kernel(), stdin, (kernel) => kernel.execute({ code, onOutput: sink, stdin }));
+  run(argumentsJson: unknown, { sink, stdin, program }: ToolIo): RunningTool {
+    const { code, program: given } = this.#language.cellOf(argumentsJson);
+    const asProgram =
+      given === undefined || program === undefined ? {} : { program: { ...program, tools: given.tools } };
+    return this.#runIn(this.#kernel(), stdin, (kernel) =>
+      kernel.execute({ code, onOutput: sink, stdin, ...asProgram }),
+    );
   }
 
   /** No kernel is starting any more when it resolves. */
@@ -87,7 +92,7 @@ export class KernelTool implements Tool {
 
   /** Goes on from a checkpoint; gives the cell that runs there, whose output goes to the sink. */
   adopt(link: GuestLink, carried: CarriedKernelTool, io: ToolIo | undefined): RunningTool | undefined {
-    const kernel = carried.kernel === null ? undefined : Kernel.adopt(link, carried.kernel, io?.sink);
+    const kernel = carried.kernel === null ? undefined : Kernel.adopt(link, carried.kernel, io);
     if (kernel !== undefined) {
       this.#started = succeed(kernel);
       this.#starting = Promise.resolve(this.#started);
@@ -131,6 +136,7 @@ export class KernelTool implements Tool {
         const kernel = await begun.promise;
         return kernel === undefined ? notRunning() : writeKernelStdin(kernel, bytes, eof);
       },
+      answer: async (answer) => (await running?.answer(answer)) ?? false,
       stop: async (cause) => {
         stopped.resolve('stopped');
         await running?.stop(GRACE_MS[cause]);

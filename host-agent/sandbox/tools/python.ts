@@ -1,5 +1,5 @@
 /** The python tool. */
-import { PythonArgumentsSchema } from '../../../shared/tool.ts';
+import { PROGRAM_ARGUMENTS } from '../../../shared/code-mode.ts';
 import type { GuestLink } from '../../guest-link/guest-link.ts';
 import { startPythonKernel } from '../../guest-link/python-kernel.ts';
 import { KernelTool } from './kernel.ts';
@@ -18,7 +18,7 @@ export function pythonTool(link: GuestLink, place: ToolPlace, imports: readonly 
       ahead = [];
       return started;
     },
-    codeOf: (argumentsJson) => PythonArgumentsSchema.parse(argumentsJson).code,
+    cellOf: (argumentsJson) => PROGRAM_ARGUMENTS.python.parse(argumentsJson),
     warm: true,
   });
 }

@@ -2,7 +2,7 @@
 import { failure, type Outcome } from '../../../shared/errors.ts';
 import type { ProgramError, RichResult } from '../../../shared/execution.ts';
 import type { GuestFailure } from '../../guest-link/failure.ts';
-import type { OutputSink, ToolCall } from '../port.ts';
+import type { AnswerCall, OutputSink, ProgramEvents, ToolCall } from '../port.ts';
 
 export interface ToolEnd {
   /** `lost`: the link to the guest broke, so the end was not seen; the sandbox's own end says why. */
@@ -22,6 +22,8 @@ export interface RunningTool {
   writeStdin(bytes: Uint8Array, eof: boolean): Promise<Outcome<null>>;
   /** Ends the program, gently where there is time for it, and kills what it started; `ended` resolves by then. */
   stop(cause: StopCause): Promise<void>;
+  /** Of a program only. */
+  answer?: AnswerCall;
 }
 
 /** Why we stop a program that has not ended by itself. */
@@ -37,6 +39,8 @@ export interface ToolPlace {
 export interface ToolIo {
   sink: OutputSink;
   stdin: boolean;
+  /** Of a program: what becomes of its calls. */
+  program?: ProgramEvents;
 }
 
 /** A tool of one sandbox, with what it keeps between calls. */
@@ -100,9 +104,14 @@ export const NO_STDIN: RunningTool['writeStdin'] = async () =>
   failure('execution_not_running', 'the call takes no input');
 
 /** Arguments that the edge let through although they do not parse are the caller's failure, not ours. */
-export function runTool(tool: Tool, call: ToolCall, sink: OutputSink): RunningTool {
+export function runTool(
+  tool: Tool,
+  call: ToolCall,
+  { sink, program }: Pick<ToolIo, 'sink' | 'program'>,
+): RunningTool {
   try {
-    return tool.run(call.arguments, { sink, stdin: call.stdin ?? true });
+    const io = { sink, stdin: call.stdin ?? true };
+    return tool.run(call.arguments, program === undefined ? io : { ...io, program });
   } catch {
     const end = failedEnd('InvalidArguments', `the arguments do not fit the tool ${call.tool}`);
     return { ended: Promise.resolve(end), writeStdin: NO_STDIN, stop: async () => undefined };

@@ -5,10 +5,8 @@ import { type Outcome, success } from '../../../shared/errors.ts';
 import { MAX_STDIN_BYTES } from '../../../shared/limits.ts';
 
 /** A program that takes one write each time it is told to read. */
-class SlowReader implements RunningExecution {
+class SlowReader implements Pick<RunningExecution, 'writeStdin'> {
   readonly taken: string[] = [];
-  readonly finished = new Promise<never>(() => {});
-  readonly pausedMs = 0;
   #pending: (() => void)[] = [];
 
   read(): void {
@@ -23,8 +21,6 @@ class SlowReader implements RunningExecution {
       });
     });
   }
-
-  interrupt(): void {}
 }
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));

@@ -30,6 +30,7 @@ const TABLE = {
   session_failed: [409, false],
   session_deleted: [410, false],
   execution_not_running: [409, false],
+  call_not_pending: [409, false],
   receipt_pending: [409, true],
   tool_not_found: [404, false],
   source_exists: [409, false],

@@ -201,6 +201,7 @@ function requestsBelow(sessionId: string, executionId: string) {
         session_id: sessionId,
         execution_id: executionId,
         process_id: newId('prc'),
+        program_id: newId('exe'),
         path: 'x',
       });
       const path = route.path.replaceAll(/\{([a-z_]+)\}/g, (_, name: string) => values[name] ?? '');
@@ -211,6 +212,8 @@ function requestsBelow(sessionId: string, executionId: string) {
       if (route.operationId === 'forkSession') body.body = { count: 1 };
       if (route.operationId === 'startProcess') body.body = { command: 'x' };
       if (route.operationId === 'waitForProcess') body.body = { exit: true };
+      if (route.operationId === 'createProgram') body.body = { language: 'python', code: '1' };
+      if (route.operationId === 'answerCalls') body.body = { results: [{ id: newId('tcl'), content: 'x' }] };
       if (route.operationId === 'toolCalls') {
         const call = { name: 'shell', arguments: '{"command": "x"}' };
         body.body = { tool_calls: [{ id: 'c1', type: 'function', function: call }] };
@@ -311,7 +314,7 @@ describe('what is not the caller’s', () => {
       // These two answer when the execution has ended, which is held here.
       if (operationId === 'execute' || operationId === 'streamExecution') continue;
       // Programs have their own tests: the host of these tests runs none, and a socket is no answer to read.
-      if (operationId === 'openTerminal' || path.includes('/processes')) continue;
+      if (operationId === 'openTerminal' || /\/(?:processes|programs\/)/.test(path)) continue;
       // There is no second host to move to.
       if (operationId === 'migrateSession') continue;
       const answer = await api(method, path, { token, ...body });

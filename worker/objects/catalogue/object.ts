@@ -17,7 +17,7 @@ import { ToolIndex } from '../../search/tool-index.ts';
 import { BUILT_IN_ENTRIES } from '../../tools/catalogue.ts';
 import { templateOrigin } from '../../tools/http/address.ts';
 import { parametersText } from '../../tools/parameters-text.ts';
-import { type Guarded, isInCategory, mayUse } from '../../tools/policy.ts';
+import { type Guarded, isInCategory, mayBeCalledBy, mayUse } from '../../tools/policy.ts';
 import type {
   CataloguePort,
   ListedTools,
@@ -199,6 +199,7 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   async list({
     scopes,
     category,
+    caller,
     order,
     after,
     limit,
@@ -209,7 +210,7 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     limit: number;
     maxCharacters: number;
   }): Promise<Outcome<ListedTools>> {
-    const accepts = this.#filter({ scopes, category });
+    const accepts = this.#filter({ scopes, category, caller });
     const tools: RegisteredTool[] = [];
     let last = after ?? '';
     let characters = 0;
@@ -240,12 +241,13 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   }
 
   /** The one rule of who sees what, for lists and searches alike. */
-  #filter({ scopes, category }: ToolFilter): (name: string) => boolean {
+  #filter({ scopes, category, caller = 'direct' }: ToolFilter): (name: string) => boolean {
     const rights = { scopes: new Set(scopes) };
     const guarded = this.#guards();
     return (name) => {
       const guard = guarded.get(name);
       if (guard === undefined || !mayUse(rights, guard)) return false;
+      if (!mayBeCalledBy(caller, guard.allowedCallers)) return false;
       return category === undefined || isInCategory(category, guard);
     };
   }
@@ -279,7 +281,11 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     }
     const parameters = parametersText(tool.input_schema);
     this.#index?.put(name, { name, title: tool.title ?? '', description, category, parameters });
-    this.#guarded?.set(name, { requiredScopes: tool.required_scopes, category });
+    this.#guarded?.set(name, {
+      requiredScopes: tool.required_scopes,
+      category,
+      ...(tool.allowed_callers === undefined ? {} : { allowedCallers: tool.allowed_callers }),
+    });
   }
 
   #total(): number {

@@ -2,6 +2,7 @@
 import type { Outcome } from '../../../shared/errors.ts';
 import type { DefinedTool, RegisteredMany, RegisteredTool } from '../../../shared/registered-tool.ts';
 import type { SourceState, ToolSource } from '../../../shared/tool-source.ts';
+import type { ToolCaller } from '../../tools/policy.ts';
 
 /** A definition without its secrets; `credentials` are sealed, undefined where they stay as they are. */
 export interface PutTool {
@@ -26,6 +27,8 @@ export interface ListedTools {
 export interface ToolFilter {
   scopes: string[];
   category?: string | undefined;
+  /** Only what this kind of caller may call; by default a direct one. */
+  caller?: ToolCaller;
 }
 
 /** The name itself, or what it is called in the lists of model APIs or of MCP. */

@@ -46,6 +46,8 @@ export function nextLook(
     if (record.expiresAtMs !== null) {
       moments.push(record.expiresAtMs > nowMs ? record.expiresAtMs : nowMs + OVERTIME_LOOK_MS);
     }
+  }
+  if (record.state === 'running' && open.every(waitsForTools)) {
     const suspendAtMs = suspendAt(record);
     if (suspendAtMs !== null) moments.push(suspendAtMs);
   }
@@ -66,6 +68,11 @@ export function standsStill({ state, sandbox }: SessionRecord): boolean {
 /** A sandbox that is made of a snapshot has to be fetched first. */
 export function attachTimeoutMs({ snapshot }: Pick<SessionRecord, 'snapshot'>): number {
   return snapshot === null ? ATTACH_TIMEOUT_MS : RESTORE_TIMEOUT_MS;
+}
+
+/** A program that waits for its tools does nothing meanwhile. */
+export function waitsForTools({ status }: ExecutionRecord): boolean {
+  return status === 'waiting';
 }
 
 /** When an idle session moves into a snapshot, if it was asked to. */

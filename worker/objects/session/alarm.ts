@@ -3,7 +3,7 @@ import { failure } from '../../../shared/errors.ts';
 import { HOST_DEAD_MS } from '../../../shared/limits.ts';
 import type { Env } from '../../env.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
-import { forgottenAt, idleAt, isOver, nextLook, suspendAt } from './agenda.ts';
+import { forgottenAt, idleAt, isOver, suspendAt, waitsForTools } from './agenda.ts';
 import { failed } from './creation.ts';
 import { destroyAgain, endSession, loseHost, purge } from './ending.ts';
 import type { SessionRuntime } from './runtime.ts';
@@ -16,6 +16,7 @@ type Step = (runtime: SessionRuntime, env: Env, nowMs: number) => Promise<void> 
 const STEPS: Record<string, Step> = {
   attach: endOverdueAttach,
   deadlines: ({ deadlines, executions }, _env, nowMs) => deadlines.check(executions.open, nowMs),
+  programs: ({ programs }, _env, nowMs) => programs.check(nowMs),
   link: judgeLink,
   queue: ({ dispatch }) => void dispatch.pump(),
   snapshot: ({ suspension }, _env, nowMs) => suspension.checkOverdue(nowMs),
@@ -41,11 +42,7 @@ export async function ring(runtime: SessionRuntime, env: Env): Promise<void> {
       logWarning('alarm_step_failed', { step, detail: messageOf(error) });
     }
   }
-  if (hasFailed) return;
-  const { row, executions, account } = runtime;
-  const moments = [nextLook(row.record, executions.open, Date.now()), account.dueAtMs];
-  const known = moments.filter((moment) => moment !== null);
-  runtime.clock.set(known.length === 0 ? null : Math.min(...known));
+  if (!hasFailed) runtime.clock.set(runtime.nextLook());
 }
 
 /** An attach whose waiter an eviction took. */
@@ -73,7 +70,8 @@ async function suspendIdle(
   nowMs: number,
 ) {
   const atMs = suspendAt(row.record);
-  if (row.record.state !== 'running' || executions.open.length > 0 || atMs === null || nowMs < atMs) return;
+  if (row.record.state !== 'running' || atMs === null || nowMs < atMs) return;
+  if (!executions.open.every(waitsForTools)) return;
   if (row.record.sandbox !== 'ready' || suspension.isPending) return;
   const suspended = transfers.isMoving ? failure('session_not_running', 'busy') : await suspension.suspend();
   if (suspended.ok || row.record.state !== 'running') return;

@@ -23,7 +23,7 @@ import { isOwner } from './session-row.ts';
 export async function accept(
   runtime: SessionRuntime,
   input: ExecuteInput,
-  given: { arguments: Arguments; relay: Relay },
+  given: { arguments: Arguments; relay: Relay; onAccepted?: (record: ExecutionRecord) => void },
 ): Promise<Outcome<ExecutionRecord>> {
   const key = input.idempotency?.key ?? null;
   for (;;) {
@@ -35,21 +35,24 @@ export async function accept(
   }
   const admission = runtime.account.admission(input.body.timeout_ms, key);
   if (admission === null)
-    return take(runtime, runtime.executions.accept(input, given.arguments, given.relay));
+    return take(runtime, runtime.executions.accept(input, given.arguments, given.relay), given);
   const admitted = await admission;
   if (!admitted.ok) return admitted;
   // What was so before the tenant was asked need not be so any more.
   const former = formerCall(runtime, input);
   const accepted = former ?? runtime.executions.accept(input, given.arguments, given.relay);
   admitted.value.settled(former === undefined && accepted.ok);
-  return former ?? take(runtime, accepted);
+  return former ?? take(runtime, accepted, given);
 }
 
 async function take(
   runtime: SessionRuntime,
   accepted: Outcome<ExecutionRecord>,
+  { onAccepted }: { onAccepted?: (record: ExecutionRecord) => void },
 ): Promise<Outcome<ExecutionRecord>> {
-  if (accepted.ok) await runtime.dispatch.take(accepted.value);
+  if (!accepted.ok) return accepted;
+  onAccepted?.(accepted.value);
+  await runtime.dispatch.take(accepted.value);
   return accepted;
 }
 
@@ -96,10 +99,11 @@ export function streamOf(
   record: ExecutionRecord,
   options: { cursor: EventCursor | undefined; encoding: 'utf-8' | 'base64' | undefined },
 ): Response {
-  const { executions, logs } = runtime;
+  const { executions, logs, programs } = runtime;
   const { executionId } = record;
   const log = isTerminal(record.status) ? logs.ofEnded(record) : logs.of(record);
   const encoding = options.encoding ?? record.encoding;
+  const isProgram = programs.store.find(record.n) !== undefined;
   let ended: Execution | undefined;
   return eventStream(
     {
@@ -108,6 +112,7 @@ export function streamOf(
       encoding,
       startedAt: () => record.startedAt,
       pausedAtMs: () => stoodStillSinceMs(runtime.row.record),
+      toolCalls: isProgram ? (after) => programs.eventsAfter(record, after) : () => [],
       ended: () => {
         if (ended === undefined && isTerminal(record.status)) {
           ended = executions.view(record, { encoding, withoutText: true });

@@ -56,8 +56,9 @@ export class Deadlines {
   /** No more can come of these: they get only the moment that an answer under way takes. */
   shorten(records: readonly ExecutionRecord[], nowMs: number): void {
     for (const record of records) {
-      if (record.deadlineAtMs === null) continue;
-      this.#set(record, Math.min(record.deadlineAtMs, nowMs + HOST_ANSWER_GRACE_MS));
+      if (record.status !== 'waiting' && record.deadlineAtMs === null) continue;
+      const deadlineAtMs = record.deadlineAtMs ?? Number.POSITIVE_INFINITY;
+      this.#set(record, Math.min(deadlineAtMs, nowMs + HOST_ANSWER_GRACE_MS));
     }
   }
 

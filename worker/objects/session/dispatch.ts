@@ -174,6 +174,11 @@ export class Dispatch {
     return this.#inTurn(() => this.input.write(record, bytes, eof));
   }
 
+  /** The answer to a call of a program; undefined while the link is down. */
+  answerCall(record: ExecutionRecord, payload: Uint8Array): Promise<string | undefined> {
+    return this.#inTurn(() => this.#act('tool_result', record, payload));
+  }
+
   async interrupt(record: ExecutionRecord): Promise<Outcome<null>> {
     if (!isInFlight(record)) return notRunning();
     // Remembered: with the link down it is sent when the link is back.

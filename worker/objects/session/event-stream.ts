@@ -23,6 +23,8 @@ export interface EventStreamSource {
   executionId: string;
   log: EventLog;
   encoding: 'utf-8' | 'base64';
+  /** Calls of a program that its caller executes: the next ones behind the first `after` of them. */
+  toolCalls: (after: number) => Extract<StreamEvent, { event: 'tool_call' }>[];
   /** When the execution started, as soon as that is known. */
   startedAt: () => string | null;
   /** Since when the session stands still; null while it runs. */
@@ -72,6 +74,8 @@ class EventReader {
   #others = 0;
   /** The pause that the reader was told of. */
   #toldPausedAtMs: number | null = null;
+  /** Calls of the program among them. */
+  #toolCalls = 0;
   #closed = false;
   /** Whether the reader waits for something, and when it was given something last. */
   #asked = false;
@@ -123,12 +127,13 @@ class EventReader {
 
   #ready(): string {
     const { log, startedAt, ended } = this.#source;
-    const started = this.#started(startedAt());
+    const begun = this.#started(startedAt());
+    const started = begun + this.#called();
     // Taken before the read: what ends between the two is given by the next call.
     const execution = ended();
     const pieces = log.read(this.#position, EVENT_BYTES);
     const output = this.#output(pieces);
-    if (pieces.length > 0) return started + output;
+    if (pieces.length > 0 || this.#nextCalls().length > 0) return started + output;
     if (execution === undefined) return started + this.#pause();
     return started + output + this.#closing(execution);
   }
@@ -148,6 +153,22 @@ class EventReader {
         ? { event: 'resumed', at: new Date().toISOString() }
         : { event: 'paused', at: new Date(pausedAtMs).toISOString() },
     );
+  }
+
+  /** Behind the start and before the results: then the order is the same for every reader. */
+  #called(): string {
+    if (this.#others === 0) return '';
+    let text = '';
+    for (let next = this.#nextCalls(); next.length > 0; next = this.#nextCalls()) {
+      this.#toolCalls += next.length;
+      text += next.map((event) => this.#other(event)).join('');
+      if (text !== '') break;
+    }
+    return text;
+  }
+
+  #nextCalls(): Extract<StreamEvent, { event: 'tool_call' }>[] {
+    return this.#source.toolCalls(this.#toolCalls);
   }
 
   #output(pieces: readonly OutputPiece[]): string {

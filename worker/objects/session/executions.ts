@@ -190,6 +190,28 @@ export class Executions {
     return true;
   }
 
+  /** The host's clock of a program stands still while it waits for tools, and goes on: there is no deadline meanwhile. */
+  moveClock(
+    executionId: string,
+    to: { status: 'waiting' | 'running'; deadlineAtMs: number | null },
+  ): ExecutionRecord | undefined {
+    const record = this.#open.find((candidate) => candidate.executionId === executionId);
+    if (record === undefined) return undefined;
+    // Said again by a host that took it over.
+    const moved = record.status === to.status || moveExecution(record.status, to.status).ok;
+    if (!moved) return undefined;
+    this.patch(record, to);
+    this.#logs.of(record).wake();
+    return record;
+  }
+
+  /** Something of an ended execution is kept beside its output. */
+  addContent(record: ExecutionRecord, bytes: number): void {
+    if (bytes === 0) return;
+    this.patch(record, { contentBytes: record.contentBytes + bytes });
+    this.#history.grew(bytes);
+  }
+
   /** Writes what is pending of all executions. The caller has a transaction open. */
   flush(): void {
     this.#logs.flush();

@@ -28,6 +28,11 @@ export class History {
     while (this.#contentBytes > MAX_CONTENT_BYTES) if (!this.#pruneContent()) return;
   }
 
+  /** More is kept of an execution that has ended. */
+  grew(bytes: number): void {
+    this.#contentBytes += bytes;
+  }
+
   /** What a retry may still ask for by its key stays: it would run a second time otherwise. */
   #pruneRows(nowMs: number): void {
     const beyond = this.#store.unkeyedBeyond(MAX_EXECUTION_HISTORY, nowMs - KEYS_LIVE_MS);

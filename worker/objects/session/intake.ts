@@ -13,6 +13,7 @@ import type { LostReason, SandboxKeeper } from './sandbox.ts';
 import type { SessionRow } from './session-row.ts';
 
 type Frame<Type extends SequencedUp['type']> = Extract<SequencedUp, { type: Type }>;
+export type ProgramFrame = Frame<'tool_call' | 'tool_result_taken' | 'waiting' | 'continued'>;
 
 export interface IntakePort {
   ready(): void;
@@ -33,6 +34,8 @@ export interface IntakePort {
   inputRefused(grant: string | null): boolean;
   /** The host signed what is not taken: its chain has gone on, and this one has not. */
   receiptRefused(): void;
+  /** Frames of programs: false for one that changes nothing. */
+  program(frame: ProgramFrame, payload: Uint8Array): boolean;
   /** The receipt of an execution came after it was given up. */
   endedLate(record: ExecutionRecord): void;
 }
@@ -97,6 +100,13 @@ export class Intake {
       case 'stdin_taken':
         this.#port.inputTaken(frame.execution_id, frame.bytes);
         this.#took(frame, payload, false);
+        return undefined;
+      case 'tool_call':
+      case 'tool_result_taken':
+      case 'waiting':
+      case 'continued':
+        if (!this.#port.program(frame, payload)) this.#drop(frame, 'of no program that runs, or again');
+        this.#took(frame, payload, true);
         return undefined;
       case 'finished':
         return this.#finished(frame);

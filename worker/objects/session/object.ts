@@ -1,5 +1,6 @@
 /** The session object: the surface that the Worker, the host object and the runtime call. */
 import { DurableObject } from 'cloudflare:workers';
+import type { Program, ToolResult } from '../../../shared/code-mode.ts';
 import { sha256Hex } from '../../../shared/digest.ts';
 import type { Envelope } from '../../../shared/dsse.ts';
 import {
@@ -47,6 +48,8 @@ import {
   type ReceiptPage,
   type SessionPort,
 } from './port.ts';
+import { answerCalls, beginProgram, programOf, waitProgram } from './programs/calls.ts';
+import type { ProgramFacts } from './programs/port.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { SessionRuntime } from './runtime.ts';
 import { updateSession } from './settings.ts';
@@ -134,6 +137,22 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     const woken = await wakeFor(this.#parts, input);
     if (!woken.ok) return woken;
     return accept(this.#parts, input, { arguments: { text, sha256 }, relay });
+  }
+
+  async beginProgram(input: ExecuteInput, facts: ProgramFacts): Promise<Outcome<Program>> {
+    return beginProgram(this.#parts, input, facts);
+  }
+
+  async program(caller: Caller, programId: string): Promise<Outcome<Program>> {
+    return programOf(this.#parts, caller, programId);
+  }
+
+  async waitProgram(caller: Caller, programId: string): Promise<Outcome<Program>> {
+    return waitProgram(this.#parts, caller, programId);
+  }
+
+  async answerCalls(caller: Caller, programId: string, results: ToolResult[]): Promise<Outcome<null>> {
+    return answerCalls(this.#parts, caller, programId, results);
   }
 
   async beginEdgeCall(caller: Caller, call: EdgeCall): Promise<Outcome<Execution | null>> {

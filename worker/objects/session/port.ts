@@ -1,5 +1,6 @@
 /** What others may ask of a session object. Failures are values: error classes do not survive the call. */
 import * as z from 'zod';
+import type { Program, ToolResult } from '../../../shared/code-mode.ts';
 import type { Envelope } from '../../../shared/dsse.ts';
 import type { ErrorCode, Outcome } from '../../../shared/errors.ts';
 import { ExecuteSchema, type Execution } from '../../../shared/execution.ts';
@@ -9,6 +10,7 @@ import type { Session, SizedSession, UpdateSession } from '../../../shared/sessi
 import type { Caller } from '../caller.ts';
 import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
 import type { EdgeCall } from './edge-calls/edge-calls.ts';
+import type { ProgramFacts } from './programs/port.ts';
 import { CalledAsSchema } from './records.ts';
 
 export interface CreateInput {
@@ -94,6 +96,12 @@ export interface SessionPort {
   accept(input: ExecuteInput): Promise<Outcome<Execution>>;
   /** Resolves at the end of an execution, at once where it has ended. */
   wait(caller: Caller, executionId: string): Promise<Outcome<Execution>>;
+  /** Resolves when the program has its place in the queue. */
+  beginProgram(input: ExecuteInput, facts: ProgramFacts): Promise<Outcome<Program>>;
+  program(caller: Caller, programId: string): Promise<Outcome<Program>>;
+  /** Resolves when the program has ended, or waits for its caller. */
+  waitProgram(caller: Caller, programId: string): Promise<Outcome<Program>>;
+  answerCalls(caller: Caller, programId: string, results: ToolResult[]): Promise<Outcome<null>>;
   /** Null where the call may be made; otherwise what became of the first with its key. */
   beginEdgeCall(caller: Caller, call: EdgeCall): Promise<Outcome<Execution | null>>;
   endEdgeCall(caller: Caller, execution: Execution): Promise<Outcome<null>>;

@@ -14,6 +14,7 @@ import { Intake } from './intake.ts';
 import { SessionLink } from './link.ts';
 import { EventLogs } from './logs.ts';
 import { Pausing } from './pausing.ts';
+import { Programs } from './programs/programs.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { Recovery } from './recovery.ts';
 import { Relocation } from './relocation.ts';
@@ -51,6 +52,7 @@ export class SessionRuntime {
   readonly sandbox: SandboxKeeper;
   readonly dispatch: Dispatch;
   readonly transfers: Transfers;
+  readonly programs: Programs;
   readonly deadlines: Deadlines;
   readonly pausing: Pausing;
   readonly suspension: Suspension;
@@ -168,6 +170,25 @@ export class SessionRuntime {
         this.look();
       },
     });
+    this.programs = new Programs({
+      context,
+      env,
+      configuration,
+      row,
+      executions: this.executions,
+      logs: this.logs,
+      send: (record, payload) => this.dispatch.answerCall(record, payload),
+      port: {
+        clockChanged: (record) => {
+          this.deadlines.disarm(record);
+          if (this.executions.isAwaited(record)) this.deadlines.arm(record);
+          this.look();
+        },
+        look: () => this.look(),
+        stop: (record) => void this.dispatch.interrupt(record),
+        answered: () => void this.waking.wake(),
+      },
+    });
     this.suspension = new Suspension({
       row,
       store,
@@ -222,6 +243,7 @@ export class SessionRuntime {
         suspendFailed: (frame) => this.suspension.failed(frame),
         commandRefused: ({ grant_jti, code, detail }) =>
           this.pausing.refused(grant_jti, code, detail) || this.suspension.refused(grant_jti, code, detail),
+        program: (frame, payload) => this.programs.take(frame, payload),
         receiptRefused: () => this.#receiptRefused(),
         useless: () => this.link.tookUseless(),
         endedLate: (record) => {
@@ -250,6 +272,7 @@ export class SessionRuntime {
     }
     this.#wakeAfterRestart();
     this.look();
+    this.programs.recover();
     void this.dispatch.pump();
   }
 
@@ -263,8 +286,18 @@ export class SessionRuntime {
 
   /** Sees to it that the alarm rings when it has to. */
   look(): void {
-    const record = this.row.maybe;
-    if (record !== undefined) this.clock.ensure(nextLook(record, this.executions.open, Date.now()));
+    if (this.row.maybe !== undefined) this.clock.ensure(this.nextLook());
+  }
+
+  nextLook(): number | null {
+    const { record } = this.row;
+    const moments = [
+      nextLook(record, this.executions.open, Date.now()),
+      this.account.dueAtMs,
+      this.programs.nextMoment(),
+    ];
+    const known = moments.filter((moment) => moment !== null);
+    return known.length === 0 ? null : Math.min(...known);
   }
 
   #moved(): void {
@@ -308,6 +341,7 @@ export class SessionRuntime {
   #linkUp(): void {
     this.deadlines.linkUp(this.executions.open, Date.now());
     this.dispatch.input.linkUp();
+    this.programs.linkUp();
     // Of a link that was replaced nobody has said that it is down.
     this.transfers.linkDown();
     this.transfers.usable();
@@ -405,6 +439,7 @@ export class SessionRuntime {
 
   #executionEnded(record: ExecutionRecord): void {
     this.deadlines.disarm(record);
+    this.programs.ended(record);
     if (this.row.record.facts.ephemeral && this.row.isLive) this.#port.ephemeralEnded();
     else void this.dispatch.pump();
     this.look();

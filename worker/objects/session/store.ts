@@ -59,7 +59,8 @@ CREATE TABLE IF NOT EXISTS former_host (hostId TEXT NOT NULL, keyX TEXT NOT NULL
 CREATE TABLE IF NOT EXISTS receipt (seq INTEGER PRIMARY KEY, envelope TEXT NOT NULL);
 `;
 
-const ROWS_PER_EXECUTION = 2 ** 21;
+/** Rows of one execution in a table that holds rows of all: numbers of rows and of calls stay below it. */
+export const ROWS_PER_EXECUTION = 2 ** 21;
 /** Output rows of an execution have numbers below this one; the last bytes of long streams have those from here on. */
 export const TAIL_ROWS_FROM = 2 ** 20;
 
@@ -317,6 +318,14 @@ export class SessionStore {
   deleteExecution(n: number): void {
     this.deleteContent(n);
     this.#sql.exec('DELETE FROM execution WHERE n = ?', n);
+    this.#sql.exec('DELETE FROM program WHERE n = ?', n);
+    for (const table of ['inner_call', 'inner_call_piece']) {
+      this.#sql.exec(
+        `DELETE FROM ${table} WHERE id >= ? AND id < ?`,
+        n * ROWS_PER_EXECUTION,
+        (n + 1) * ROWS_PER_EXECUTION,
+      );
+    }
   }
 
   deleteContent(n: number): void {
@@ -327,6 +336,11 @@ export class SessionStore {
         (n + 1) * ROWS_PER_EXECUTION,
       );
     }
+    this.#sql.exec(
+      'UPDATE inner_call SET arguments = NULL WHERE id >= ? AND id < ?',
+      n * ROWS_PER_EXECUTION,
+      (n + 1) * ROWS_PER_EXECUTION,
+    );
   }
 
   contentBytes(): number {
@@ -373,7 +387,8 @@ export class SessionStore {
   }
 
   deleteHistory(): void {
-    for (const table of ['output', 'part', 'execution', 'edge_call', 'receipt'])
+    const programs = ['program', 'inner_call', 'inner_call_piece'];
+    for (const table of ['output', 'part', 'execution', 'edge_call', 'receipt', ...programs])
       this.#sql.exec(`DELETE FROM ${table}`);
   }
 

@@ -32,10 +32,30 @@ export function describeKernelAttacks(guest: () => GuestUnderTest): void {
     ['the answer to a cell before', 'result("1")'],
     ['a second greeting', 'speak({"type": "ready", "version": "3"})'],
     ['a question for input that it was not given', 'speak({"type": "stdin_ready", "id": "2"})'],
+    [
+      'a call of a tool that it does not have',
+      'speak({"type": "tool_call", "id": "2", "call": 1, "name": "x", "arguments": 0})',
+    ],
     ['a message beyond any limit', 'os.write(199, (40 << 20).to_bytes(4, "big"))'],
     ['JSON that would be long to parse', 'speak({"type": "result", "x": [[]] * 500_000})'],
   ])('ends a kernel that sends %s (K4)', async (_what, attack) => {
     expect(await run(`${attack}\nimport time; time.sleep(60)`)).toMatchObject({
+      failure: { reason: 'protocol' },
+    });
+    expect(kernel.alive).toBe(false);
+  });
+
+  it.each([
+    ['out of its order', 'call(2)'],
+    ['twice', 'call(1)\ncall(1)'],
+    ['more often than may wait', 'for n in range(1, 40): call(n)'],
+    ['with arguments beyond their limit', 'call(1, 2_000_000)'],
+  ])('ends a kernel whose program calls %s (K4)', async (_what, attack) => {
+    const call =
+      'def call(n, size=0): speak({"type": "tool_call", "id": "2", "call": n, "name": "x", "arguments": size}, b"x" * size)\n';
+    const program = { tools: [], onCall: () => undefined, onWaiting: () => undefined };
+    const code = `${call}${attack}\nimport time; time.sleep(60)`;
+    expect(await kernel.execute({ code, onOutput: () => undefined, program })).toMatchObject({
       failure: { reason: 'protocol' },
     });
     expect(kernel.alive).toBe(false);

@@ -1,0 +1,513 @@
+/** Programs at the edge: their calls are checked, charged, executed or handed to the caller, and answered once. */
+import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { type Program, ProgramSchema } from '../../../shared/code-mode.ts';
+import { SessionSchema } from '../../../shared/session.ts';
+import type { ExecutionDouble } from '../../fixtures/host-double/execution-double.ts';
+import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
+import { ALL_SCOPES, tokenOf } from '../fixture-issuer.ts';
+import { type ApiOptions, api, problemIn, request } from '../harness/api.ts';
+import { EventReader } from '../harness/event-reader.ts';
+import { connectFakeHost } from '../harness/fake-host.ts';
+
+let host: HostDouble;
+let sessionId: string;
+let running: ExecutionDouble[];
+let tenants = 0;
+let tenant: string;
+
+const token = (scope = ALL_SCOPES) => tokenOf({ claims: { tenant, scope } });
+const path = () => `/v1/sessions/${sessionId}/programs`;
+
+beforeEach(async () => {
+  running = [];
+  tenants += 1;
+  tenant = `programs-${tenants}`;
+  host = await connectFakeHost({
+    script: (execution) => {
+      execution.started();
+      running.push(execution);
+    },
+  });
+  const created = await api('POST', '/v1/sessions', { token: await token(), body: {} });
+  sessionId = SessionSchema.parse(created.json).session_id;
+  await register(ASK);
+});
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+  host.close();
+});
+
+const ASK = {
+  name: 'people.ask',
+  description: 'Asks a person',
+  kind: 'client',
+  side_effects: ['read'],
+  input_schema: {
+    type: 'object',
+    properties: { question: { type: 'string' }, urgent: { type: 'boolean' } },
+    required: ['question'],
+    additionalProperties: false,
+  },
+};
+const FETCH = {
+  name: 'stock-price',
+  description: 'Looks a price up',
+  kind: 'http',
+  method: 'GET',
+  url: 'https://prices.example.com/{symbol}',
+  side_effects: ['read'],
+  input_schema: { type: 'object', properties: { symbol: { type: 'string' } }, required: ['symbol'] },
+};
+
+async function register(tool: object) {
+  const answer = await api('POST', '/v1/tools', { token: await token(), body: tool });
+  expect(answer.status, answer.text).toBe(201);
+}
+
+async function post(body: object, options: ApiOptions = {}) {
+  return api('POST', path(), {
+    token: await token(),
+    body: { language: 'python', code: 'x', ...body },
+    ...options,
+  });
+}
+
+async function begin(body: object = {}): Promise<{ program: Program; execution: ExecutionDouble }> {
+  const count = running.length;
+  const answer = await post({ detach: true, ...body });
+  expect(answer.status, answer.text).toBe(202);
+  await host.until(() => running.length > count);
+  const execution = running.at(-1);
+  if (execution === undefined) throw new Error('not started');
+  return { program: ProgramSchema.parse(answer.json), execution };
+}
+
+async function get(id: string): Promise<Program> {
+  return ProgramSchema.parse((await api('GET', `${path()}/${id}`, { token: await token() })).json);
+}
+
+async function until(id: string, condition: (program: Program) => boolean): Promise<Program> {
+  for (let look = 0; look < 500; look += 1) {
+    const program = await get(id);
+    if (condition(program)) return program;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  throw new Error(`waited in vain for ${condition.toString()}`);
+}
+
+async function reply(id: string, results: object[], more: object = { detach: true }) {
+  return api('POST', `${path()}/${id}/tool_results`, { token: await token(), body: { results, ...more } });
+}
+
+const isWaiting = (program: Program) => program.status === 'waiting' && program.pending.length === 1;
+const pending = (count: number) => (program: Program) => program.pending.length === count;
+
+describe('a program', () => {
+  test('is an execution with the code and the tools that it may call', async () => {
+    await register(FETCH);
+    const { program, execution } = await begin({ code: 'tools.people.ask(question="?")' });
+    expect(program).toMatchObject({ status: 'granted', language: 'python', pending: [], calls: [] });
+    expect(execution.claims).toMatchObject({ tool: 'python', relay: 'full' });
+    expect(execution.arguments).toMatchObject({
+      code: 'tools.people.ask(question="?")',
+      program: {
+        tools: [
+          {
+            name: 'people.ask',
+            path: ['people', 'ask'],
+            documentation:
+              'tools.people.ask(*, question: str, urgent: bool | None = None) -> Any\nAsks a person',
+          },
+          { name: 'stock-price', path: ['stock__price'] },
+        ],
+      },
+    });
+    await execution.finish();
+    const ended = await until(program.program_id, ({ status }) => status === 'succeeded');
+    expect(ended.execution.receipt).not.toBeNull();
+  });
+
+  test('answers whoever waits with its end, or with the calls that it waits for', async () => {
+    const waiting = post({ code: 'x' });
+    await host.until(() => running.length === 1);
+    const [execution] = running;
+    execution?.call(1, 'people.ask', { question: 'a' });
+    execution?.call(2, 'people.ask', { question: 'b', urgent: null });
+    execution?.waits();
+    const first = await waiting;
+    expect(first.status, first.text).toBe(202);
+    const { program_id, pending: asked, status } = ProgramSchema.parse(first.json);
+    expect(status).toBe('waiting');
+    expect(asked.map(({ tool_name, arguments: args }) => [tool_name, args])).toEqual([
+      ['people.ask', { question: 'a' }],
+      ['people.ask', { question: 'b' }],
+    ]);
+    const answered = reply(
+      program_id,
+      asked.toReversed().map(({ id }, index) => ({ id, structured: { index } })),
+      {},
+    );
+    expect(await execution?.answer(2)).toEqual({ call: 2, result: { index: 0 } });
+    expect(await execution?.answer(1)).toEqual({ call: 1, result: { index: 1 } });
+    execution?.goesOn();
+    await execution?.finish();
+    const last = await answered;
+    expect(last.status, last.text).toBe(200);
+    expect(ProgramSchema.parse(last.json)).toMatchObject({
+      status: 'succeeded',
+      pending: [],
+      calls: [{ status: 'succeeded' }, { status: 'succeeded' }],
+      used: { calls: 2, writes: 0 },
+    });
+  });
+
+  test('streams its calls as events, and again to whoever comes back', async () => {
+    const response = await request('POST', path(), {
+      token: await token(),
+      body: { language: 'python', code: 'x', stream: true },
+    });
+    const reader = new EventReader(response);
+    await host.until(() => running.length === 1);
+    const [execution] = running;
+    await execution?.write('stdout', 'before\n');
+    execution?.call(1, 'people.ask', { question: 'a' });
+    const seen = await reader.until(({ data }) => data.event === 'tool_call');
+    expect(seen.data).toMatchObject({ tool_name: 'people.ask', arguments: { question: 'a' } });
+    const id = seen.data.event === 'tool_call' ? seen.data.id : '';
+    const programId = execution?.id ?? '';
+    expect((await reply(programId, [{ id, content: 'yes' }])).status).toBe(202);
+    expect(await execution?.answer(1)).toEqual({ call: 1, result: 'yes' });
+    execution?.call(2, 'people.ask', { question: 'b' });
+    await reader.until(({ data }) => data.event === 'tool_call');
+    await execution?.finish();
+    await reader.until(({ data }) => data.event === 'end');
+    const again = new EventReader(
+      await request('GET', `/v1/sessions/${sessionId}/executions/${programId}/events`, {
+        token: await token(),
+      }),
+    );
+    await again.until(({ data }) => data.event === 'end');
+    expect(again.events.map(({ data }) => data.event)).toEqual(
+      ['started', 'tool_call', 'stdout', 'tool_call', 'end'].toSorted((a, b) => order(a) - order(b)),
+    );
+    const late = new EventReader(
+      await request('GET', `/v1/sessions/${sessionId}/executions/${programId}/events`, {
+        token: await token(),
+        headers: { 'Last-Event-ID': seen.id },
+      }),
+    );
+    await late.until(({ data }) => data.event === 'end');
+    expect(late.events.filter(({ data }) => data.event === 'tool_call')).toHaveLength(1);
+  });
+
+  test('calls a tool of the gateway, which is answered without the caller', async () => {
+    await register(FETCH);
+    const fetched = vi.spyOn(globalThis, 'fetch').mockImplementation(async (input) => {
+      return new Request(input).url.endsWith('/bad')
+        ? new Response('no such symbol', { status: 404 })
+        : Response.json({ price: 7 });
+    });
+    const { program, execution } = await begin();
+    execution.call(1, 'stock-price', { symbol: 'x' });
+    expect(await execution.answer(1)).toEqual({ call: 1, result: { price: 7 } });
+    execution.call(2, 'stock-price', { symbol: 'bad' });
+    expect(await execution.answer(2)).toMatchObject({
+      error: { code: 'tool_failed', message: expect.stringContaining('no such symbol') },
+    });
+    expect(fetched).toHaveBeenCalledTimes(2);
+    const { calls } = await get(program.program_id);
+    expect(calls).toMatchObject([
+      { tool_name: 'stock-price', status: 'succeeded', result_bytes: 11 },
+      { tool_name: 'stock-price', status: 'failed', error: { code: 'tool_failed' } },
+    ]);
+  });
+
+  test.each([
+    ['missing', {}, 'tool_not_found'],
+    ['shell', { command: 'ls' }, 'tool_unavailable'],
+    ['people.ask', {}, 'invalid_arguments'],
+    ['people.ask', { question: 1 }, 'invalid_arguments'],
+    ['sums', {}, 'tool_unavailable'],
+    ['guarded', {}, 'tool_not_found'],
+    ['off', {}, 'tool_unavailable'],
+    ['only-direct', {}, 'tool_unavailable'],
+  ])('is refused a call of %s with %j', async (name, args, code) => {
+    await register({
+      name: 'sums',
+      description: 'x',
+      kind: 'code',
+      language: 'python',
+      code: 'def sums(): return 1',
+    });
+    await register({ ...ASK, name: 'guarded', required_scopes: ['tools:secret'] });
+    await register({ ...ASK, name: 'off', disabled: true });
+    await register({ ...ASK, name: 'only-direct', allowed_callers: ['direct'] });
+    const { program, execution } = await begin();
+    const { tools } = execution.arguments.program as { tools: { name: string }[] };
+    expect(tools.map((tool) => tool.name)).toEqual(['people.ask']);
+    execution.call(1, name, args);
+    expect(await execution.answer(1)).toMatchObject({ error: { code } });
+    expect(await get(program.program_id)).toMatchObject({ calls: [{ status: 'refused', error: { code } }] });
+  });
+
+  test('may call what it names, and nothing else', async () => {
+    await register({ ...ASK, name: 'other' });
+    const { execution } = await begin({ tools: ['other'] });
+    execution.call(1, 'people.ask', { question: 'a' });
+    expect(await execution.answer(1)).toMatchObject({ error: { code: 'tool_not_found' } });
+    const missing = await post({ tools: ['nothing'] });
+    expect([missing.status, problemIn(missing).code]).toEqual([404, 'tool_not_found']);
+    const builtIn = await post({ tools: ['shell'] });
+    expect([builtIn.status, problemIn(builtIn).violations?.[0]?.path]).toEqual([400, 'body.tools.0']);
+  });
+
+  test('keeps the rights of whoever began it, and needs those of its language', async () => {
+    const scope = 'sessions:read sessions:write tools:python';
+    const { execution } = await (async () => {
+      const answer = await post({ detach: true }, { token: await token(scope) });
+      expect(answer.status, answer.text).toBe(202);
+      await host.until(() => running.length === 1);
+      const [found] = running;
+      if (found === undefined) throw new Error('not started');
+      return { execution: found };
+    })();
+    execution.call(1, 'people.ask', { question: 'a' });
+    expect(await execution.answer(1)).toMatchObject({ error: { code: 'tool_not_found' } });
+    const refused = await post({ language: 'javascript' }, { token: await token(scope) });
+    expect([refused.status, problemIn(refused).code]).toEqual([403, 'insufficient_scope']);
+  });
+});
+
+function order(event: string): number {
+  return ['started', 'tool_call', 'stdout', 'end'].indexOf(event);
+}
+
+describe('budgets', () => {
+  test.each([
+    [{ calls: 1 }, 2],
+    [{ calls: 0 }, 1],
+    [{ bytes: 30 }, 2],
+  ])('of %j stop call %i', async (limits, call) => {
+    const { program, execution } = await begin({ limits });
+    for (let before = 1; before < call; before += 1) {
+      execution.call(before, 'people.ask', { question: 'a' });
+      const { pending: asked } = await until(program.program_id, pending(1));
+      await reply(program.program_id, [{ id: asked[0]?.id, content: 'b' }]);
+      await execution.answer(before);
+    }
+    execution.call(call, 'people.ask', { question: 'a' });
+    expect(await execution.answer(call)).toMatchObject({ error: { code: 'budget_exceeded' } });
+  });
+
+  test('of writes count only what may change something', async () => {
+    await register({ ...ASK, name: 'change', side_effects: ['write'] });
+    const { program, execution } = await begin({ limits: { writes: 1 } });
+    execution.call(1, 'people.ask', { question: 'a' });
+    execution.call(2, 'change', { question: 'a' });
+    await until(program.program_id, pending(2));
+    execution.call(3, 'change', { question: 'a' });
+    expect(await execution.answer(3)).toMatchObject({ error: { code: 'budget_exceeded' } });
+    expect(await get(program.program_id)).toMatchObject({ used: { calls: 3, writes: 1 } });
+  });
+
+  test('of bytes refuse a result that is too large for them', async () => {
+    const { program, execution } = await begin({ limits: { bytes: 100 } });
+    execution.call(1, 'people.ask', { question: 'a' });
+    const { pending: asked } = await until(program.program_id, pending(1));
+    await reply(program.program_id, [{ id: asked[0]?.id, content: 'x'.repeat(200) }]);
+    expect(await execution.answer(1)).toMatchObject({ error: { code: 'budget_exceeded' } });
+  });
+
+  test('end a program that goes on calling', async () => {
+    const { execution } = await begin({ limits: { calls: 0 } });
+    for (let call = 1; call <= 101; call += 1) execution.call(call, 'people.ask', { question: 'a' });
+    await execution.interrupted;
+  });
+});
+
+describe('answers', () => {
+  test('are taken once, all or none, and never of another program', async () => {
+    const { program, execution } = await begin();
+    execution.call(1, 'people.ask', { question: 'a' });
+    execution.call(2, 'people.ask', { question: 'b' });
+    const { pending: asked } = await until(program.program_id, pending(2));
+    const [one, two] = asked.map(({ id }) => id);
+    const unknown = await reply(program.program_id, [
+      { id: one, content: 'x' },
+      { id: 'tcl_AAAAAAAAAAAAAAAAAAAAAA', content: 'x' },
+    ]);
+    expect(unknown.status).toBe(404);
+    expect((await get(program.program_id)).pending).toHaveLength(2);
+    expect((await reply(program.program_id, [{ id: one, error: 'no' }])).status).toBe(202);
+    expect(await execution.answer(1)).toEqual({ call: 1, error: { code: 'tool_failed', message: 'no' } });
+    // The same again is an answer that was heard; another is too late.
+    expect((await reply(program.program_id, [{ id: one, error: 'no' }])).status).toBe(202);
+    const other = await reply(program.program_id, [{ id: one, content: 'yes' }]);
+    expect([other.status, problemIn(other).code]).toEqual([409, 'call_not_pending']);
+    await execution.finish({ status: 'failed', exit_code: 1 });
+    const ended = await until(program.program_id, ({ status }) => status === 'failed');
+    expect(ended.calls.map(({ status }) => status)).toEqual(['failed', 'void']);
+    const late = await reply(program.program_id, [{ id: two, content: 'x' }]);
+    expect([late.status, problemIn(late).code]).toEqual([409, 'call_not_pending']);
+    expect(execution.answers).toHaveLength(1);
+  });
+
+  test.each([[{}], [{ content: 'x', structured: 1 }], [{ content: 'x', error: 'y' }], [{ content: 1 }]])(
+    'like %j are refused',
+    async (result) => {
+      const answer = await reply('exe_AAAAAAAAAAAAAAAAAAAAAA', [
+        { id: 'tcl_AAAAAAAAAAAAAAAAAAAAAA', ...result },
+      ]);
+      expect(answer.status).toBe(400);
+    },
+  );
+
+  test('of a megabyte arrive whole, and calls of one too', async () => {
+    const { program, execution } = await begin();
+    const question = 'é'.repeat(400_000);
+    execution.call(1, 'people.ask', { question });
+    const { pending: asked } = await until(program.program_id, pending(1));
+    expect(asked[0]?.arguments).toEqual({ question });
+    await reply(program.program_id, [{ id: asked[0]?.id, content: question }]);
+    expect(await execution.answer(1)).toEqual({ call: 1, result: question });
+    execution.call(2, 'people.ask', { question: 'a' });
+    const { pending: next } = await until(program.program_id, pending(1));
+    const tooLarge = await reply(program.program_id, [{ id: next[0]?.id, content: 'x'.repeat(1_048_000) }]);
+    expect([tooLarge.status, problemIn(tooLarge).code]).toEqual([413, 'payload_too_large']);
+  });
+
+  test('are sent again on a new link until the host has them', async () => {
+    const { program, execution } = await begin();
+    execution.confirmsAnswers = false;
+    execution.call(1, 'people.ask', { question: 'a' });
+    const { pending: asked } = await until(program.program_id, pending(1));
+    await reply(program.program_id, [{ id: asked[0]?.id, content: 'x' }]);
+    await execution.answer(1);
+    const double = host.session(sessionId);
+    double.drop();
+    execution.confirmsAnswers = true;
+    await double.connect();
+    await host.until(() => execution.answers.length === 2);
+    double.drop();
+    await double.connect();
+    await host.until(() => double.isLinked);
+    execution.call(2, 'missing', {});
+    await execution.answer(2);
+    expect(execution.answers.map(({ call }) => call)).toEqual([1, 1, 2]);
+  });
+
+  test('wait for a link that is down', async () => {
+    const { program, execution } = await begin();
+    execution.call(1, 'people.ask', { question: 'a' });
+    const { pending: asked } = await until(program.program_id, pending(1));
+    const double = host.session(sessionId);
+    double.drop();
+    expect((await reply(program.program_id, [{ id: asked[0]?.id, content: 'x' }])).status).toBe(202);
+    await double.connect();
+    expect(await execution.answer(1)).toEqual({ call: 1, result: 'x' });
+  });
+});
+
+describe('waiting', () => {
+  test('outlives the gateway, and its answer comes afterwards', async () => {
+    const { program, execution } = await begin();
+    execution.call(1, 'people.ask', { question: 'a' });
+    execution.waits();
+    const { pending: asked } = await until(program.program_id, isWaiting);
+    await evictDurableObject(stubOf());
+    expect(await get(program.program_id)).toMatchObject({ status: 'waiting', pending: asked });
+    await abortAllDurableObjects();
+    const double = host.session(sessionId);
+    await double.connect();
+    expect((await reply(program.program_id, [{ id: asked[0]?.id, content: 'x' }])).status).toBe(202);
+    expect(await execution.answer(1)).toEqual({ call: 1, result: 'x' });
+    execution.goesOn();
+    await execution.finish();
+    await until(program.program_id, ({ status }) => status === 'succeeded');
+  });
+
+  test('a call of a gateway tool whose end an abort took is unknown, unless it may be repeated', async () => {
+    await register(FETCH);
+    await register({ ...FETCH, name: 'again', side_effects: ['read', 'idempotent'] });
+    const hanging = vi.spyOn(globalThis, 'fetch').mockImplementation(() => new Promise(() => undefined));
+    const { program, execution } = await begin();
+    execution.call(1, 'stock-price', { symbol: 'x' });
+    execution.call(2, 'again', { symbol: 'x' });
+    await vi.waitFor(() => expect(hanging).toHaveBeenCalledTimes(2), 10_000);
+    const double = host.session(sessionId);
+    await host.until(() => double.ackedSeq === double.lastSeq);
+    hanging.mockImplementation(async () => Response.json({ price: 1 }));
+    await abortAllDurableObjects();
+    await double.connect();
+    expect(await execution.answer(1)).toMatchObject({ error: { code: 'unknown' } });
+    expect(await execution.answer(2)).toEqual({ call: 2, result: { price: 1 } });
+    expect((await get(program.program_id)).calls.map(({ status }) => status)).toEqual([
+      'unknown',
+      'succeeded',
+    ]);
+    expect(hanging).toHaveBeenCalledTimes(3);
+  });
+
+  test('does not count against the deadline, and ends at its own', async () => {
+    const { program, execution } = await begin({ limits: { timeout_ms: 1_000, wait_timeout_s: 60 } });
+    execution.call(1, 'people.ask', { question: 'a' });
+    execution.waits(900);
+    await until(program.program_id, isWaiting);
+    const nowMs = Date.now();
+    vi.useFakeTimers({ toFake: ['Date'], now: nowMs + 50_000 });
+    await runDurableObjectAlarm(stubOf());
+    expect((await get(program.program_id)).status).toBe('waiting');
+    vi.setSystemTime(nowMs + 61_000);
+    await runDurableObjectAlarm(stubOf());
+    vi.useRealTimers();
+    expect(await execution.answer(1)).toMatchObject({ error: { code: 'wait_timeout' } });
+  });
+
+  test('ends with the program when it is cancelled', async () => {
+    const { program, execution } = await begin();
+    execution.call(1, 'people.ask', { question: 'a' });
+    execution.waits();
+    await until(program.program_id, isWaiting);
+    const cancelled = await api('POST', `${path()}/${program.program_id}/cancel`, { token: await token() });
+    expect(cancelled.status, cancelled.text).toBe(202);
+    await execution.interrupted;
+    execution.goesOn();
+    await execution.finish({ status: 'interrupted', exit_code: null });
+    expect(await until(program.program_id, ({ status }) => status === 'interrupted')).toMatchObject({
+      pending: [],
+      calls: [{ status: 'void' }],
+    });
+  });
+
+  test('ends as unknown when the sandbox is lost', async () => {
+    const { program, execution } = await begin();
+    execution.call(1, 'people.ask', { question: 'a' });
+    execution.waits();
+    await until(program.program_id, isWaiting);
+    host.session(sessionId).send({ type: 'sandbox_lost', reason: 'host_restarted' });
+    expect(await until(program.program_id, ({ status }) => status === 'unknown')).toMatchObject({
+      pending: [],
+      calls: [{ status: 'void' }],
+    });
+  });
+});
+
+test('with an idempotency key a program is begun once', async () => {
+  const headers = { 'Idempotency-Key': 'k1' };
+  const body = { detach: true };
+  const first = ProgramSchema.parse(
+    (await post(body, { headers, body: { language: 'python', code: 'x', ...body } })).json,
+  );
+  const second = ProgramSchema.parse(
+    (await post(body, { headers, body: { language: 'python', code: 'x', ...body } })).json,
+  );
+  expect(second.program_id).toBe(first.program_id);
+  await host.until(() => running.length === 1);
+});
+
+function stubOf() {
+  return env.SESSION.get(env.SESSION.idFromName(`${tenant}:${sessionId}`));
+}

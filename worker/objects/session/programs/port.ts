@@ -1,0 +1,14 @@
+/** What is kept of a program beside its execution, and how one is begun. */
+import * as z from 'zod';
+import { ProgramLanguageSchema, ProgramLimitsSchema } from '../../../../shared/code-mode.ts';
+
+/** What never changes: also the rights of whoever began it, which hold to its end. */
+export const ProgramFactsSchema = z.strictObject({
+  language: ProgramLanguageSchema,
+  scopes: z.array(z.string()),
+  client: z.string(),
+  /** Null: whatever those scopes allow. */
+  tools: z.array(z.string()).nullable(),
+  limits: ProgramLimitsSchema,
+});
+export type ProgramFacts = z.infer<typeof ProgramFactsSchema>;

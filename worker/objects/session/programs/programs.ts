@@ -1,0 +1,454 @@
+/**
+ * The programs of this session: each call is written before anything is done for it, so that it is done at most once,
+ * and its answer is written before it is sent. What an eviction or a restart finds half done goes on from the rows.
+ */
+import {
+  type CallAnswer,
+  type CallError,
+  MAX_CALL_ARGUMENTS_BYTES,
+  MAX_CALL_RESULT_BYTES,
+  type ToolResult,
+} from '../../../../shared/code-mode.ts';
+import { utf8 } from '../../../../shared/encoding.ts';
+import { type Failure, failure, type Outcome, success } from '../../../../shared/errors.ts';
+import type { StreamEvent } from '../../../../shared/execution.ts';
+import { newId } from '../../../../shared/ids.ts';
+import { isTerminal } from '../../../../shared/lifecycle.ts';
+import { HOST_ANSWER_GRACE_MS } from '../../../../shared/limits.ts';
+import type { Configuration } from '../../../configuration.ts';
+import type { Env } from '../../../env.ts';
+import type { TenantPrincipal } from '../../../identity/principal.ts';
+import { answerOf, type InnerCallPlan, planInnerCall } from '../../../programs/inner-call.ts';
+import { logWarning, messageOf } from '../../log.ts';
+import type { Executions } from '../executions.ts';
+import type { ProgramFrame } from '../intake.ts';
+import type { EventLogs } from '../logs.ts';
+import type { ExecutionRecord } from '../records.ts';
+import type { SessionRow } from '../session-row.ts';
+import { AnswerDelivery, type SendAnswer } from './delivery.ts';
+import type { ProgramFacts } from './port.ts';
+import { type CallRow, numberOf, type ProgramRow, ProgramStore } from './store.ts';
+import { argumentsOf } from './view.ts';
+
+type Frame<Type extends ProgramFrame['type']> = Extract<ProgramFrame, { type: Type }>;
+
+/** A program that goes on calling though its budget is used up is stopped after this many refusals. */
+const MAX_CALLS_BEYOND_BUDGET = 100;
+/** Each may have a megabyte of arguments. */
+const MAX_EVENTS_AT_ONCE = 4;
+/** Whoever waits for a program is told of a call of theirs after this, though other branches of it still run. */
+const PROMPT_MS = 1_000;
+
+type ToolCallEvent = Extract<StreamEvent, { event: 'tool_call' }>;
+
+export interface ProgramsPort {
+  /** The clock of the program stands still, or goes on. */
+  clockChanged(record: ExecutionRecord): void;
+  /** The time to look at calls may have changed. */
+  look(): void;
+  stop(record: ExecutionRecord): void;
+  /** There is an answer for a program: a session that is suspended is woken for it. */
+  answered(): void;
+}
+
+export class Programs {
+  readonly store: ProgramStore;
+  readonly #env: Env;
+  readonly #configuration: Configuration;
+  readonly #row: SessionRow;
+  readonly #executions: Executions;
+  readonly #logs: EventLogs;
+  readonly #port: ProgramsPort;
+  readonly #delivery: AnswerDelivery;
+  readonly #wakers = new Map<number, Set<() => void>>();
+  /** Numbers of those that have not ended: of other executions nothing is asked here. */
+  readonly #numbers: Set<number>;
+
+  constructor(parts: {
+    context: DurableObjectState;
+    env: Env;
+    configuration: Configuration;
+    row: SessionRow;
+    executions: Executions;
+    logs: EventLogs;
+    send: SendAnswer;
+    port: ProgramsPort;
+  }) {
+    this.store = new ProgramStore(parts.context);
+    this.#env = parts.env;
+    this.#configuration = parts.configuration;
+    this.#row = parts.row;
+    this.#executions = parts.executions;
+    this.#logs = parts.logs;
+    this.#port = parts.port;
+    this.#delivery = new AnswerDelivery(this.store, parts.send);
+    const open = parts.executions.open.map(({ n }) => n);
+    this.#numbers = new Set(open.filter((n) => this.store.find(n) !== undefined));
+  }
+
+  /** Before the execution is sent: no call of it can come earlier. */
+  begin({ n }: ExecutionRecord, facts: ProgramFacts): void {
+    this.store.insert(n, facts);
+    this.#numbers.add(n);
+  }
+
+  /** A frame of the host; false for one that changes nothing. */
+  take(frame: ProgramFrame, payload: Uint8Array): boolean {
+    switch (frame.type) {
+      case 'tool_call':
+        return this.#takeCall(frame, payload);
+      case 'tool_result_taken':
+        return this.#taken(frame);
+      case 'waiting':
+      case 'continued':
+        return this.#clock(frame);
+    }
+  }
+
+  /** Memory is new: what was begun and not ended is begun again only where that does no harm. */
+  recover(): void {
+    for (const { record, program } of this.#open()) {
+      for (const row of this.store.callsIn(record.n, ['received', 'running'])) {
+        if (row.status === 'received' || row.mayRepeat) void this.#perform(record, program, row);
+        else this.#answer(record, row, { status: 'unknown', error: END_NOT_SEEN });
+      }
+    }
+  }
+
+  linkUp(): void {
+    this.#delivery.linkUp();
+    for (const { record } of this.#open()) this.#delivery.pump(record);
+  }
+
+  /** A piece of a call, each taken once however often it comes. False where it is of no use. */
+  #takeCall(frame: Frame<'tool_call'>, payload: Uint8Array): boolean {
+    const record = this.#running(frame.execution_id);
+    const program = record === undefined ? undefined : this.store.find(record.n);
+    if (record === undefined || program === undefined) return false;
+    const { call, name, offset, last } = frame;
+    if (this.store.call(record.n, call) !== undefined) return false;
+    const keptBytes = offset === 0 ? 0 : this.store.pieceBytes(record.n, call);
+    if (offset !== keptBytes || offset + payload.length > MAX_CALL_ARGUMENTS_BYTES) return false;
+    if (!last || offset > 0) {
+      if (offset > 0 || this.store.pieceBytes(record.n, call) === 0) {
+        this.store.insertPiece(record.n, call, { offset, bytes: payload });
+      }
+      if (!last) return true;
+    }
+    const bytes = offset === 0 ? payload : this.store.takePieces(record.n, call);
+    this.#received(record, program, { call, name, bytes });
+    return true;
+  }
+
+  #received(
+    record: ExecutionRecord,
+    program: ProgramRow,
+    { call, name, bytes }: { call: number; name: string; bytes: Uint8Array },
+  ): void {
+    const row = this.store.insertCall(record.n, call, {
+      callId: newId('tcl'),
+      name,
+      arguments: new TextDecoder().decode(bytes),
+      argumentsBytes: bytes.length,
+      status: 'received',
+      shown: null,
+      mayRepeat: false,
+      answer: null,
+      resultBytes: null,
+      error: null,
+      isTaken: false,
+      createdAtMs: Date.now(),
+      finishedAtMs: null,
+      waitsUntilMs: null,
+    });
+    this.store.use(record.n, { calls: 1, writes: 0, bytes: bytes.length });
+    void this.#perform(record, program, row);
+    if (program.calls >= program.facts.limits.calls + MAX_CALLS_BEYOND_BUDGET) this.#port.stop(record);
+  }
+
+  async #perform(record: ExecutionRecord, program: ProgramRow, row: CallRow): Promise<void> {
+    try {
+      const plan = await this.#plan(program, row);
+      // Meanwhile the program may have ended.
+      if (isTerminal(record.status)) return;
+      const error = plan.by === 'nobody' ? plan.error : this.#overBudget(record, row, plan);
+      if (error !== undefined) this.#answer(record, row, { status: 'refused', error });
+      else if (plan.by === 'caller') this.#ask(record, program, row, plan);
+      else if (plan.by === 'gateway') await this.#call(record, row, plan);
+    } catch (problem: unknown) {
+      logWarning('inner_call_failed', { detail: messageOf(problem) });
+      if (isTerminal(record.status)) return;
+      const error = { code: 'internal', message: 'the gateway failed to make the call' };
+      this.#answer(record, row, { status: row.status === 'running' ? 'unknown' : 'refused', error });
+    }
+  }
+
+  #plan({ facts }: ProgramRow, row: CallRow): Promise<InnerCallPlan> {
+    const { tenant, subject } = this.#row.record.facts;
+    const principal: TenantPrincipal = {
+      kind: 'tenant',
+      tenant,
+      subject,
+      client: facts.client,
+      scopes: new Set(facts.scopes),
+      tokenId: '',
+      issuedAtMs: row.createdAtMs,
+      apiKeyId: null,
+      expiresAtMs: Number.POSITIVE_INFINITY,
+    };
+    const context = {
+      env: this.#env,
+      configuration: this.#configuration,
+      principal,
+      receivedMs: row.createdAtMs,
+    };
+    return planInnerCall(context, { name: row.name, arguments: row.arguments ?? '' }, facts.tools);
+  }
+
+  #overBudget({ n }: ExecutionRecord, row: CallRow, { writes }: { writes: boolean }): CallError | undefined {
+    // A call that is made again was charged before.
+    if (row.status !== 'received') return undefined;
+    const program = this.store.find(n);
+    if (program === undefined) return undefined;
+    const { limits } = program.facts;
+    if (numberOf(row) > limits.calls) return exceeded('calls', limits.calls);
+    if (writes && program.writes >= limits.writes) return exceeded('writes', limits.writes);
+    if (program.bytes > limits.bytes) return exceeded('bytes', limits.bytes);
+    if (writes) this.store.use(n, { calls: 0, writes: 1, bytes: 0 });
+    return undefined;
+  }
+
+  #ask(
+    record: ExecutionRecord,
+    { facts }: ProgramRow,
+    row: CallRow,
+    { arguments: args }: { arguments: Record<string, unknown> },
+  ): void {
+    this.store.patchCall(row, {
+      status: 'pending',
+      arguments: JSON.stringify(args),
+      shown: this.store.lastShown(record.n) + 1,
+      waitsUntilMs: Date.now() + facts.limits.wait_timeout_s * 1_000,
+    });
+    this.#logs.of(record).wake();
+    this.#changed(record.n);
+    this.#port.look();
+  }
+
+  async #call(
+    record: ExecutionRecord,
+    row: CallRow,
+    { performance, finish, mayRepeat }: Extract<InnerCallPlan, { by: 'gateway' }>,
+  ): Promise<void> {
+    this.store.patchCall(row, { status: 'running', mayRepeat });
+    const ids = { sessionId: this.#row.record.facts.sessionId, executionId: record.executionId };
+    const execution = finish(await performance.run(ids, new AbortController().signal));
+    const answer = answerOf(execution);
+    this.#answer(record, row, { status: 'error' in answer ? 'failed' : 'succeeded', ...answer });
+  }
+
+  /** Answers of the caller: all of them are taken, or none. */
+  answer(record: ExecutionRecord, results: readonly ToolResult[]): Outcome<null> {
+    const answers: { row: CallRow; answer: { result: unknown } | { error: CallError } }[] = [];
+    for (const [index, result] of results.entries()) {
+      const row = this.store.callById(record.n, result.id);
+      if (row === undefined) return notPending(index, 'there is no such call in this program', 'not_found');
+      const answer = answerIn(result);
+      if (row.status !== 'pending') {
+        // The same once more, by a caller that did not hear of the first.
+        const isSame = row.answer !== null && row.answer === answerText(row, answer);
+        if (!isSame) return notPending(index, `the call is ${row.status}`, 'call_not_pending');
+      } else if (!answers.some((other) => other.row.id === row.id)) answers.push({ row, answer });
+      else return notPending(index, 'the call is answered twice here', 'invalid_request');
+      if (utf8(answerText(row, answer)).length > MAX_CALL_RESULT_BYTES) {
+        return failure(
+          'payload_too_large',
+          `body.results.${index}: a result has at most ${MAX_CALL_RESULT_BYTES} bytes as JSON`,
+        );
+      }
+    }
+    for (const { row, answer } of answers) {
+      this.#answer(record, row, { status: 'error' in answer ? 'failed' : 'succeeded', ...answer });
+    }
+    if (answers.length > 0) this.#row.patch({ lastActivityAtMs: Date.now() });
+    return success(null);
+  }
+
+  /** The one way to an end of a call: written, then sent. */
+  #answer(
+    record: ExecutionRecord,
+    row: CallRow,
+    end: { status: CallRow['status'] } & ({ result: unknown } | { error: CallError }),
+  ): void {
+    const { status, ...answer } = end;
+    const resultBytes = 'result' in answer ? utf8(JSON.stringify(answer.result) ?? 'null').length : 0;
+    const fault = this.#resultFault(record, resultBytes);
+    const given = fault === undefined ? answer : { error: fault };
+    this.store.use(record.n, { calls: 0, writes: 0, bytes: resultBytes });
+    this.store.patchCall(row, {
+      status: fault === undefined ? status : 'failed',
+      answer: answerText(row, given),
+      error: 'error' in given ? given.error : null,
+      resultBytes,
+      finishedAtMs: Date.now(),
+      waitsUntilMs: null,
+    });
+    this.#changed(record.n);
+    if (isTerminal(record.status)) return;
+    this.#delivery.pump(record);
+    this.#port.answered();
+  }
+
+  #resultFault({ n }: ExecutionRecord, resultBytes: number): CallError | undefined {
+    if (resultBytes > MAX_CALL_RESULT_BYTES) {
+      const message = `the result has ${resultBytes} bytes as JSON, at most ${MAX_CALL_RESULT_BYTES} enter the sandbox`;
+      return { code: 'result_too_large', message };
+    }
+    const program = this.store.find(n);
+    if (program === undefined || program.bytes + resultBytes <= program.facts.limits.bytes) return undefined;
+    return exceeded('bytes', program.facts.limits.bytes);
+  }
+
+  #taken(frame: Frame<'tool_result_taken'>): boolean {
+    const record = this.#running(frame.execution_id);
+    const row = record === undefined ? undefined : this.store.call(record.n, frame.call);
+    if (record === undefined || row === undefined) return false;
+    this.#delivery.taken(record, row);
+    return true;
+  }
+
+  /** The host stopped or started the program's clock: so does this object its own. */
+  #clock(frame: Frame<'waiting' | 'continued'>): boolean {
+    const waits = frame.type === 'waiting';
+    const record = this.#executions.moveClock(frame.execution_id, {
+      status: waits ? 'waiting' : 'running',
+      deadlineAtMs: waits ? null : Date.now() + frame.left_ms + HOST_ANSWER_GRACE_MS,
+    });
+    if (record === undefined) return false;
+    if (waits) this.#row.patch({ lastActivityAtMs: Date.now() });
+    this.#port.clockChanged(record);
+    this.#changed(record.n);
+    return true;
+  }
+
+  /** Events of the calls that the caller executes, behind the first `after` of them. */
+  eventsAfter({ n }: ExecutionRecord, after: number): ToolCallEvent[] {
+    return this.store.shown(n, after, MAX_EVENTS_AT_ONCE).map((row) => ({
+      event: 'tool_call',
+      id: row.callId,
+      tool_name: row.name,
+      arguments: argumentsOf(row),
+    }));
+  }
+
+  /** Calls that nobody executes any more are void; what was kept for the program's sake goes. */
+  ended(record: ExecutionRecord): void {
+    if (!this.#numbers.delete(record.n)) return;
+    const open = this.store.callsIn(record.n, ['received', 'pending']);
+    for (const row of open) {
+      this.store.patchCall(row, { status: 'void', finishedAtMs: Date.now(), waitsUntilMs: null });
+    }
+    this.#delivery.ended(this.store.untaken(record.n));
+    this.#executions.addContent(record, this.store.letGo(record.n));
+    this.#changed(record.n);
+  }
+
+  /** From the alarm: a call that its caller left without an answer fails in the program. */
+  check(nowMs: number): void {
+    for (const { record, row } of this.#pending()) {
+      if (row.waitsUntilMs === null || nowMs < row.waitsUntilMs) continue;
+      const error = { code: 'wait_timeout', message: 'nobody answered the call in time' };
+      this.#answer(record, row, { status: 'failed', error });
+    }
+  }
+
+  nextMoment(): number | null {
+    const moments = this.#pending().flatMap(({ row }) => row.waitsUntilMs ?? []);
+    return moments.length === 0 ? null : Math.min(...moments);
+  }
+
+  /** Resolves when the program has ended, or waits for its caller. */
+  async wait(record: ExecutionRecord): Promise<void> {
+    while (!isTerminal(record.status) && !this.#isDue(record)) {
+      await this.#change(record.n);
+    }
+  }
+
+  #isDue(record: ExecutionRecord): boolean {
+    const pending = this.store.callsIn(record.n, ['pending']);
+    if (pending.length === 0) return false;
+    const oldestMs = Math.min(...pending.map(({ createdAtMs }) => createdAtMs));
+    if (Date.now() - oldestMs >= PROMPT_MS) return true;
+    // What is being looked at may be for the caller too.
+    return record.status === 'waiting' && this.store.callsIn(record.n, ['received']).length === 0;
+  }
+
+  #change(n: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const wakers = this.#wakers.get(n) ?? new Set();
+    this.#wakers.set(n, wakers.add(resolve));
+    const isAsked = this.store.callsIn(n, ['pending']).length > 0;
+    const timer = isAsked ? setTimeout(resolve, PROMPT_MS) : null;
+    return promise.finally(() => {
+      clearTimeout(timer);
+      wakers.delete(resolve);
+      if (wakers.size === 0) this.#wakers.delete(n);
+    });
+  }
+
+  #changed(n: number): void {
+    for (const wake of this.#wakers.get(n) ?? []) wake();
+  }
+
+  #running(executionId: string): ExecutionRecord | undefined {
+    return this.#executions.open.find((record) => record.executionId === executionId && this.#isOpen(record));
+  }
+
+  #open(): { record: ExecutionRecord; program: ProgramRow }[] {
+    return this.#executions.open.flatMap((record) => {
+      const program = this.#isOpen(record) ? this.store.find(record.n) : undefined;
+      return program === undefined ? [] : [{ record, program }];
+    });
+  }
+
+  #isOpen({ n, status }: ExecutionRecord): boolean {
+    return this.#numbers.has(n) && status !== 'queued';
+  }
+
+  #pending(): { record: ExecutionRecord; row: CallRow }[] {
+    return this.#executions.open.flatMap((record) =>
+      this.#isOpen(record) ? this.store.callsIn(record.n, ['pending']).map((row) => ({ record, row })) : [],
+    );
+  }
+}
+
+const END_NOT_SEEN: CallError = {
+  code: 'unknown',
+  message: 'the gateway restarted during the call, which may have had its effect',
+};
+
+function exceeded(budget: string, limit: number): CallError {
+  return { code: 'budget_exceeded', message: `the program may use ${limit} ${budget}, and has` };
+}
+
+function answerText(row: CallRow, answer: { result: unknown } | { error: CallError }): string {
+  const whole: CallAnswer = { call: numberOf(row), ...answer };
+  return JSON.stringify(whole);
+}
+
+function answerIn({ content, structured, error }: ToolResult): { result: unknown } | { error: CallError } {
+  if (error !== undefined) {
+    return { error: typeof error === 'string' ? { code: 'tool_failed', message: error } : error };
+  }
+  return { result: structured === undefined ? content : structured };
+}
+
+function notPending(
+  index: number,
+  detail: string,
+  code: 'not_found' | 'call_not_pending' | 'invalid_request',
+): Failure {
+  return failure(code, `body.results.${index}: ${detail}`, {
+    violations: [{ path: `body.results.${index}.id`, expected: 'the id of a call that is pending' }],
+  });
+}

@@ -1,0 +1,231 @@
+/** SQL of programs: what they may do, what they did of it, and each of their calls. */
+import * as z from 'zod';
+import { CallErrorSchema, InnerCallStatusSchema } from '../../../../shared/code-mode.ts';
+import { concatBytes } from '../../../../shared/encoding.ts';
+import { Flag, json } from '../records.ts';
+import { ROWS_PER_EXECUTION } from '../store.ts';
+import { type ProgramFacts, ProgramFactsSchema } from './port.ts';
+
+const SCHEMA = `
+CREATE TABLE IF NOT EXISTS program (
+  n INTEGER PRIMARY KEY, facts TEXT NOT NULL, calls INTEGER NOT NULL, writes INTEGER NOT NULL, bytes INTEGER NOT NULL
+);
+-- The id is the execution's number in the upper bits and the call's in the lower ones.
+CREATE TABLE IF NOT EXISTS inner_call (
+  id INTEGER PRIMARY KEY, callId TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
+  arguments TEXT, argumentsBytes INTEGER NOT NULL, status TEXT NOT NULL,
+  shown INTEGER, mayRepeat INTEGER NOT NULL, answer TEXT, resultBytes INTEGER, error TEXT, isTaken INTEGER NOT NULL,
+  createdAtMs INTEGER NOT NULL, finishedAtMs INTEGER, waitsUntilMs INTEGER
+);
+CREATE TABLE IF NOT EXISTS inner_call_piece (
+  id INTEGER NOT NULL, offset INTEGER NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY (id, offset)
+) WITHOUT ROWID;
+`;
+
+const CALLS_PER_PROGRAM = ROWS_PER_EXECUTION;
+
+const ProgramRowSchema = z.object({
+  n: z.number(),
+  facts: json(ProgramFactsSchema),
+  calls: z.number(),
+  writes: z.number(),
+  bytes: z.number(),
+});
+export type ProgramRow = z.infer<typeof ProgramRowSchema>;
+
+/** `received`: it is whole here, and nothing was done for it yet. */
+const CallStatusSchema = z.enum(['received', ...InnerCallStatusSchema.options]);
+
+const CallRowSchema = z.object({
+  id: z.number(),
+  callId: z.string(),
+  name: z.string(),
+  /** JSON; gone when the session keeps too much. */
+  arguments: z.string().nullable(),
+  argumentsBytes: z.number(),
+  status: CallStatusSchema,
+  /** Its place among those that the caller executes. */
+  shown: z.number().nullable(),
+  /** Whether it may be made again where its end was not seen. */
+  mayRepeat: Flag,
+  /** What the host is sent. */
+  answer: z.string().nullable(),
+  resultBytes: z.number().nullable(),
+  error: json(CallErrorSchema).nullable(),
+  isTaken: Flag,
+  createdAtMs: z.number(),
+  finishedAtMs: z.number().nullable(),
+  waitsUntilMs: z.number().nullable(),
+});
+export type CallRow = z.infer<typeof CallRowSchema>;
+
+type Stored = string | number | boolean | object | null;
+
+export class ProgramStore {
+  readonly #sql: SqlStorage;
+
+  constructor(context: DurableObjectState) {
+    this.#sql = context.storage.sql;
+    this.#sql.exec(SCHEMA);
+  }
+
+  insert(n: number, facts: ProgramFacts): void {
+    this.#sql.exec(
+      'INSERT INTO program (n, facts, calls, writes, bytes) VALUES (?, ?, 0, 0, 0)',
+      n,
+      JSON.stringify(facts),
+    );
+  }
+
+  find(n: number): ProgramRow | undefined {
+    const [row] = this.#sql.exec('SELECT * FROM program WHERE n = ?', n).toArray();
+    return row === undefined ? undefined : ProgramRowSchema.parse(row);
+  }
+
+  use(n: number, used: { calls: number; writes: number; bytes: number }): void {
+    this.#sql.exec(
+      'UPDATE program SET calls = calls + ?, writes = writes + ?, bytes = bytes + ? WHERE n = ?',
+      used.calls,
+      used.writes,
+      used.bytes,
+      n,
+    );
+  }
+
+  /** Bytes that are kept of the arguments of a call that is not whole yet. */
+  pieceBytes(n: number, call: number): number {
+    const id = idOf(n, call);
+    const row = this.#sql
+      .exec('SELECT COALESCE(SUM(LENGTH(bytes)), 0) AS bytes FROM inner_call_piece WHERE id = ?', id)
+      .one();
+    return Number(row.bytes);
+  }
+
+  insertPiece(n: number, call: number, piece: { offset: number; bytes: Uint8Array }): void {
+    const { offset, bytes } = piece;
+    this.#sql.exec(
+      'INSERT INTO inner_call_piece (id, offset, bytes) VALUES (?, ?, ?)',
+      idOf(n, call),
+      offset,
+      bytes,
+    );
+  }
+
+  takePieces(n: number, call: number): Uint8Array {
+    const id = idOf(n, call);
+    const rows = this.#sql.exec('SELECT bytes FROM inner_call_piece WHERE id = ? ORDER BY offset', id);
+    const pieces = rows.toArray().map((row) => new Uint8Array(z.instanceof(ArrayBuffer).parse(row.bytes)));
+    this.#sql.exec('DELETE FROM inner_call_piece WHERE id = ?', id);
+    return concatBytes(pieces);
+  }
+
+  insertCall(n: number, call: number, row: Omit<CallRow, 'id'>): CallRow {
+    const whole = { id: idOf(n, call), ...row };
+    const columns = Object.keys(whole);
+    this.#sql.exec(
+      `INSERT INTO inner_call (${columns.join(', ')}) VALUES (${columns.map(() => '?').join(', ')})`,
+      ...Object.values(whole).map(stored),
+    );
+    return whole;
+  }
+
+  patchCall(row: CallRow, patch: Partial<CallRow>): void {
+    const columns = Object.keys(patch);
+    this.#sql.exec(
+      `UPDATE inner_call SET ${columns.map((column) => `${column} = ?`).join(', ')} WHERE id = ?`,
+      ...Object.values(patch).map((value) => stored(value ?? null)),
+      row.id,
+    );
+    Object.assign(row, patch);
+  }
+
+  call(n: number, call: number): CallRow | undefined {
+    return this.#calls('WHERE id = ?', idOf(n, call))[0];
+  }
+
+  callById(n: number, callId: string): CallRow | undefined {
+    return this.#calls('WHERE callId = ? AND id >= ? AND id < ?', callId, ...rangeOf(n))[0];
+  }
+
+  /** The newest ones, in their order. */
+  calls(n: number, limit: number): CallRow[] {
+    return this.#calls('WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?', ...rangeOf(n), limit).reverse();
+  }
+
+  callsIn(n: number, statuses: readonly CallRow['status'][]): CallRow[] {
+    const marks = statuses.map(() => '?').join(', ');
+    return this.#calls(
+      `WHERE id >= ? AND id < ? AND status IN (${marks}) ORDER BY id`,
+      ...rangeOf(n),
+      ...statuses,
+    );
+  }
+
+  /** Those that have an answer which the program has not taken. */
+  untaken(n: number): CallRow[] {
+    return this.#calls(
+      'WHERE id >= ? AND id < ? AND answer IS NOT NULL AND isTaken = 0 ORDER BY id',
+      ...rangeOf(n),
+    );
+  }
+
+  /** Those that the caller executes, behind place `after`. */
+  shown(n: number, after: number, limit: number): CallRow[] {
+    return this.#calls(
+      'WHERE id >= ? AND id < ? AND shown > ? ORDER BY shown LIMIT ?',
+      ...rangeOf(n),
+      after,
+      limit,
+    );
+  }
+
+  lastShown(n: number): number {
+    const row = this.#sql
+      .exec('SELECT COALESCE(MAX(shown), 0) AS shown FROM inner_call WHERE id >= ? AND id < ?', ...rangeOf(n))
+      .one();
+    return Number(row.shown);
+  }
+
+  /** The program has ended: what was kept for its sake goes. Gives how much of its calls stays. */
+  letGo(n: number): number {
+    const range = rangeOf(n);
+    this.#sql.exec('DELETE FROM inner_call_piece WHERE id >= ? AND id < ?', ...range);
+    this.#sql.exec('UPDATE inner_call SET answer = NULL WHERE id >= ? AND id < ?', ...range);
+    this.#sql.exec(
+      'UPDATE inner_call SET arguments = NULL WHERE shown IS NULL AND id >= ? AND id < ?',
+      ...range,
+    );
+    const row = this.#sql
+      .exec(
+        'SELECT COALESCE(SUM(LENGTH(arguments)), 0) AS bytes FROM inner_call WHERE id >= ? AND id < ?',
+        ...range,
+      )
+      .one();
+    return Number(row.bytes);
+  }
+
+  #calls(clause: string, ...bindings: (string | number)[]): CallRow[] {
+    return this.#sql
+      .exec(`SELECT * FROM inner_call ${clause}`, ...bindings)
+      .toArray()
+      .map((row) => CallRowSchema.parse(row));
+  }
+}
+
+/** Number of the call within its program. */
+export function numberOf(row: Pick<CallRow, 'id'>): number {
+  return row.id % CALLS_PER_PROGRAM;
+}
+
+function idOf(n: number, call: number): number {
+  return n * CALLS_PER_PROGRAM + call;
+}
+
+export function rangeOf(n: number): [number, number] {
+  return [n * CALLS_PER_PROGRAM, (n + 1) * CALLS_PER_PROGRAM];
+}
+
+function stored(value: Stored): string | number | null {
+  if (typeof value === 'boolean') return value ? 1 : 0;
+  return value === null || typeof value !== 'object' ? value : JSON.stringify(value);
+}

@@ -1,0 +1,135 @@
+/** A call that a program makes: the same check as of any other call, and then who executes it. */
+import type { CallError } from '../../shared/code-mode.ts';
+import { type Failure, failure } from '../../shared/errors.ts';
+import type { Execution } from '../../shared/execution.ts';
+import { ToolNameSchema } from '../../shared/tool.ts';
+import { isSchema } from '../formats/json-schema.ts';
+import { withoutAbsent } from '../formats/nulls.ts';
+import { parseStrictJson } from '../json/strict-json.ts';
+import { Refusal } from '../middleware/refusal.ts';
+import type { EdgePerformance, ResolveContext } from '../tools/performance.ts';
+import { definitionOf } from '../tools/registered.ts';
+import { checkStored, resolveStored, storedTools } from '../tools/resolve-call.ts';
+
+const BOUNDS = { maxDepth: 66, maxValues: 100_000 };
+const MAX_MESSAGE_CHARACTERS = 4_000;
+
+interface Common {
+  arguments: Record<string, unknown>;
+  /** Whether it may change something. */
+  writes: boolean;
+}
+
+export type InnerCallPlan =
+  | { by: 'nobody'; error: CallError }
+  /** Whoever began the program. */
+  | ({ by: 'caller' } & Common)
+  | ({
+      by: 'gateway';
+      mayRepeat: boolean;
+      performance: EdgePerformance;
+      finish: (execution: Execution) => Execution;
+    } & Common);
+
+export async function planInnerCall(
+  context: ResolveContext,
+  call: { name: string; arguments: string },
+  allowed: readonly string[] | null,
+): Promise<InnerCallPlan> {
+  const args = argumentsOf(call.arguments);
+  if (args === undefined) {
+    return refused({ code: 'invalid_arguments', message: 'the arguments are not one JSON object' });
+  }
+  if (ToolNameSchema.safeParse(call.name).success) return refused(atHand(call.name));
+  if (allowed !== null && !allowed.includes(call.name)) {
+    return refused({
+      code: 'tool_not_found',
+      message: `the program may not call ${JSON.stringify(call.name)}`,
+    });
+  }
+  try {
+    return await plan(context, { name: call.name, args });
+  } catch (error: unknown) {
+    if (error instanceof Refusal) return refused(errorOf(error.failure));
+    throw error;
+  }
+}
+
+async function plan(
+  context: ResolveContext,
+  { name, args }: { name: string; args: Record<string, unknown> },
+): Promise<InnerCallPlan> {
+  const [stored] = await storedTools(context, [name], 'name');
+  const given = stored === undefined ? args : withoutAbsent(args, stored.tool.input_schema);
+  const call = { tool_name: name, arguments: given };
+  const place = { root: '', caller: 'code' as const };
+  const { tool } = checkStored(context, { call, stored }, place);
+  const { effects } = definitionOf(tool);
+  const common = { arguments: given, writes: !effects.readOnly };
+  if (tool.kind === 'client') return { by: 'caller', ...common };
+  if (tool.kind === 'code') return refused(notHere(tool.name));
+  const resolved = resolveStored(context, { call, stored }, place);
+  if (resolved.performance === undefined) {
+    throw new Refusal(failure('tool_unavailable', `${name} cannot be called from a program`));
+  }
+  const { performance, finish } = resolved;
+  return { by: 'gateway', mayRepeat: effects.idempotent, performance, finish, ...common };
+}
+
+function argumentsOf(text: string): Record<string, unknown> | undefined {
+  const parsed = parseStrictJson(text, BOUNDS);
+  return parsed.ok && isSchema(parsed.value) ? { ...parsed.value } : undefined;
+}
+
+function refused(error: CallError): InnerCallPlan {
+  return { by: 'nobody', error };
+}
+
+/** They would have to wait for the program that calls them. */
+function atHand(name: string): CallError {
+  const instead: Record<string, string> = {
+    python: 'write it as part of the program, or start python3 as a process',
+    node: 'write it as part of the program, or start node as a process',
+    shell: 'start processes: subprocess.run in Python, child_process in JavaScript',
+    file: 'open files: the working directory is the workspace',
+  };
+  return {
+    code: 'tool_unavailable',
+    message: `${name} is at hand in the program itself: ${instead[name] ?? ''}`,
+  };
+}
+
+function notHere(name: string): CallError {
+  return {
+    code: 'tool_unavailable',
+    message: `${name} runs in this session, which is busy with the program: call it outside of the program, or write the function as part of it`,
+  };
+}
+
+export function errorOf({ code, detail, violations = [] }: Failure): CallError {
+  const places = violations.map(({ path, expected, received }) => {
+    return `${path}: expected ${expected}${received === undefined ? '' : `, not ${received}`}`;
+  });
+  const message = code === 'invalid_request' && places.length > 0 ? places.join('; ') : detail;
+  return {
+    code: code === 'invalid_request' ? 'invalid_arguments' : code,
+    message: message.slice(0, MAX_MESSAGE_CHARACTERS).toWellFormed(),
+  };
+}
+
+/** What the function in the program returns or raises. */
+export function answerOf(execution: Execution): { result: unknown } | { error: CallError } {
+  const { status, structured, stdout, results, error } = execution;
+  if (status === 'succeeded') {
+    if (structured !== null) return { result: structured };
+    return { result: stdout === '' && results.length > 0 ? results : stdout };
+  }
+  const shown = structured === null ? stdout : JSON.stringify(structured);
+  const why = error === null ? `the call is ${status}` : `${error.name}: ${error.message}`;
+  return {
+    error: {
+      code: status === 'failed' ? 'tool_failed' : status,
+      message: `${why}${shown === '' ? '' : `\n${shown}`}`.slice(0, MAX_MESSAGE_CHARACTERS).toWellFormed(),
+    },
+  };
+}
