@@ -38,6 +38,7 @@ struct program {
   int event_fd;
   int highest_fd; /* of all the supervisor has open */
   int error;
+  bool can_be_held;
   struct keeper_event event;
   char *strings[MAX_STRINGS];
   uint8_t bytes[MAX_SPAWN_BYTES + 16];
@@ -80,7 +81,14 @@ static int prepare_program(const struct program *program) {
   static const uint64_t no_signals;
   for (int number = 1; number <= 64; number++)
     raw_call4(SYS_rt_sigaction, number, (long)default_action, 0, sizeof no_signals);
-  raw_call4(SYS_setsid, 0, 0, 0, 0);
+  /*
+   * A group of its own for each. In a session of its own too, the group would be an orphaned one, and gVisor hangs up on all
+   * of such a group when any member of it ends while another is stopped: no program that is held may be in one.
+   */
+  if (program->can_be_held)
+    raw_call4(SYS_setpgid, 0, 0, 0, 0);
+  else
+    raw_call4(SYS_setsid, 0, 0, 0, 0);
   for (int i = 0; i < 5; i++) {
     if (program->fds[i] < 0) continue;
     long result = raw_call4(SYS_dup3, program->fds[i], program_fd_numbers[i], 0, 0);

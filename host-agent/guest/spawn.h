@@ -142,6 +142,7 @@ static void spawn(uint32_t id, const uint8_t *payload, size_t length) {
     program->error = 0;
     program->event_fd = event_pair[1];
     program->highest_fd = highest_fd;
+    program->can_be_held = (payload[0] & SPAWN_INPUT_RENEWED) != 0;
     program->event = (struct keeper_event){.slot = (uint32_t)(channel - channels), .generation = channel->generation};
     channel->keeper = start_keeper(program);
     if (channel->keeper < 0) error = errno;
