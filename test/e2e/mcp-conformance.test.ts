@@ -1,4 +1,4 @@
-/** The official conformance suite for MCP servers, as each version of the specification requires it. */
+/** The official conformance suite of MCP, as each version of the specification requires it: the gateway as a server, and as a client. */
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
@@ -6,9 +6,15 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { freePort } from '../fixtures/free-port.ts';
 import { useStack } from './stack.ts';
 
-const stack = useStack();
+/** The server of a client's scenario is reached through a port that the gateway may reach. */
+let clientPort = 0;
+const stack = useStack(undefined, async () => {
+  clientPort = await freePort();
+  return { HTTP_TOOL_ORIGINS: JSON.stringify([`http://127.0.0.1:${clientPort}`]) };
+});
 const repositoryDir = new URL('../../', import.meta.url).pathname;
 const SUITE = join(repositoryDir, 'node_modules/@modelcontextprotocol/conformance/dist/index.js');
 const RUN_TIMEOUT_MS = 100_000;
@@ -113,23 +119,11 @@ interface Run {
   output: string;
 }
 
-function runSuite(version: string): Promise<Run> {
-  const args = [
-    SUITE,
-    'server',
-    '--url',
-    `http://${proxy.host}/mcp`,
-    '--requirements',
-    version,
-    '--expected-failures',
-    join(repositoryDir, `test/fixtures/mcp-conformance/${version}.yml`),
-    '--output-dir',
-    resultsDir,
-  ];
+function runSuite(args: readonly string[]): Promise<Run> {
   return new Promise((resolve) => {
     execFile(
       process.execPath,
-      args,
+      [SUITE, ...args, '--output-dir', resultsDir],
       { cwd: resultsDir, timeout: RUN_TIMEOUT_MS },
       (error, stdout, stderr) => {
         const exitCode = error === null ? 0 : typeof error.code === 'number' ? error.code : 1;
@@ -139,11 +133,17 @@ function runSuite(version: string): Promise<Run> {
   });
 }
 
+function runServerSuite(version: string): Promise<Run> {
+  const expected = join(repositoryDir, `test/fixtures/mcp-conformance/${version}.yml`);
+  const url = `http://${proxy.host}/mcp`;
+  return runSuite(['server', '--url', url, '--requirements', version, '--expected-failures', expected]);
+}
+
 test.each([
   ['2025-11-25', ['server-initialize', 'ping', 'tools-list', 'server-sse-multiple-streams']],
   ['2026-07-28', ['tools-list', 'server-sse-multiple-streams', 'http-header-validation']],
 ])('what %s requires of a server with these tools is so', async (version, passed) => {
-  const { exitCode, output } = await runSuite(version);
+  const { exitCode, output } = await runServerSuite(version);
   expect(output).toContain('all failures are expected');
   expect(exitCode, output).toBe(0);
   const calls = ['simple-text', 'image', 'audio', 'error', 'with-progress'].map(
@@ -153,3 +153,31 @@ test.each([
     expect(output).toMatch(new RegExp(`✓ ${scenario}: [1-9]\\d* passed, 0 failed`));
   }
 });
+
+/**
+ * The rest of what is required of clients is about signing in by a browser, which the gateway has nobody to do for, and about
+ * servers that ask their client for something, which it does not offer.
+ */
+test.each([
+  ['2025-11-25', 'tools_call'],
+  ['2025-11-25', 'sse-retry'],
+  ['2025-11-25', 'json-schema-2020-12-preservation'],
+  ['2026-07-28', 'tools_call'],
+  ['2026-07-28', 'request-metadata'],
+  ['2026-07-28', 'http-standard-headers'],
+  ['2026-07-28', 'http-custom-headers'],
+  ['2026-07-28', 'http-invalid-tool-headers'],
+  ['2026-07-28', 'json-schema-ref-no-deref'],
+  ['2026-07-28', 'json-schema-2020-12-preservation'],
+])(
+  'what %s requires of a client is so where the gateway takes tools from a server: %s',
+  async (version, scenario) => {
+    const { url, token } = stack().api;
+    const client = join(repositoryDir, 'test/fixtures/mcp-conformance/client.ts');
+    const command = [process.execPath, client, url, token, String(clientPort)].join(' ');
+    const run = ['client', '--command', command, '--scenario', scenario, '--spec-version', version];
+    const { exitCode, output } = await runSuite(run);
+    expect(output).toMatch(/Passed: [1-9]\d*\/[1-9]\d*, 0 failed, 0 warnings/);
+    expect(exitCode, output).toBe(0);
+  },
+);

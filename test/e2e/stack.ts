@@ -56,6 +56,7 @@ export class TestStack {
 /** Starts a stack before the file's tests and stops it after them; what is left of it then fails the file. */
 export function useStack(
   hostAgentEnvironment: (stateDir: string) => NodeJS.ProcessEnv = () => ({}),
+  bindings: () => Promise<Record<string, string>> = async () => ({}),
 ): () => TestStack {
   let running: TestStack | undefined;
   let stateDir: string | undefined;
@@ -69,6 +70,7 @@ export function useStack(
       installation,
       port: 0,
       hostAgentEnvironment: hostAgentEnvironment(stateDir),
+      bindings: await bindings(),
     });
     running = new TestStack(stack, new ApiClient(stack.url, await stack.token()));
   }, START_TIMEOUT_MS);

@@ -6,6 +6,7 @@ import type { PutTool } from '../../objects/catalogue/port.ts';
 import type { AddressRules } from '../../tools/http/address.ts';
 import { faultOf, reasonOf } from '../../tools/registered.ts';
 import { noted, ruled, type SourceProblem, type SourceTools, sourceToolName } from '../source-tool.ts';
+import { parameterHeaderFault } from './parameter-headers.ts';
 
 const MAX_DESCRIPTION_CHARACTERS = 8_192;
 const MAX_TITLE_CHARACTERS = 128;
@@ -68,7 +69,8 @@ async function putOf(source: ToolSource, listed: Listed, rules: AddressRules): P
     side_effects: effectsOf(listed),
   });
   const fault = faultOf(tool, rules);
-  const reason = input.reason ?? output.reason ?? (fault === undefined ? null : reasonOf(fault));
+  const header = parameterHeaderFault(tool.input_schema);
+  const reason = input.reason ?? output.reason ?? header ?? (fault === undefined ? null : reasonOf(fault));
   return { tool, credentials: null, fault: reason };
 }
 
