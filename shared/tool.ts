@@ -1,6 +1,7 @@
 /** The built-in tools: their names, versions and the schemas of their arguments. */
 import * as z from 'zod';
 import { MAX_ARGUMENTS_BYTES } from './limits.ts';
+import { RunLanguageSchema } from './run-languages.ts';
 import type { Scope } from './scopes.ts';
 
 export const PythonArgumentsSchema = z.strictObject({
@@ -48,6 +49,19 @@ export const FileArgumentsSchema = z.discriminatedUnion('operation', [
 ]);
 export type FileArguments = z.infer<typeof FileArgumentsSchema>;
 
+const ProgramArgument = z
+  .string()
+  .max(65_536)
+  .refine((text) => !text.includes('\0'), 'an argument without NUL bytes');
+
+export const RunArgumentsSchema = z.strictObject({
+  path: Path,
+  args: z.array(ProgramArgument).max(1_024).default([]).describe('Arguments of the program.'),
+  stdin: z.string().max(MAX_ARGUMENTS_BYTES).optional().describe('Standard input, then its end.'),
+  language: RunLanguageSchema.optional().describe('Default: by the extension, else by the first line.'),
+});
+export type RunArguments = z.infer<typeof RunArgumentsSchema>;
+
 export interface BuiltInTool {
   version: string;
   description: string;
@@ -82,7 +96,14 @@ export const BUILT_IN_TOOLS = {
     scope: 'tools:file',
     arguments: FileArgumentsSchema,
   },
+  run: {
+    version: '1',
+    description:
+      'Run a program from a file of the session, in any language that the image has; compiled languages are built first.',
+    scope: 'tools:shell',
+    arguments: RunArgumentsSchema,
+  },
 } as const satisfies Record<string, BuiltInTool>;
 
-export const ToolNameSchema = z.enum(['python', 'node', 'shell', 'file']);
+export const ToolNameSchema = z.enum(['python', 'node', 'shell', 'file', 'run']);
 export type ToolName = z.infer<typeof ToolNameSchema>;

@@ -193,7 +193,8 @@ function carriedExecution({ started, output, stdin }: CarriedRun, timeoutLeftMs:
 /** Whether the oldest write to the input of the tool's call is with its program in part. */
 function hasInputOnItsWay({ tools, link }: HostState['sandbox'], tool: ToolName): boolean {
   if (tool === 'file') return false;
-  const channelId = tool === 'shell' ? tools.shell.running?.channel : tools[tool].kernel?.channel;
+  const isShell = tool === 'shell' || tool === 'run';
+  const channelId = isShell ? tools[tool].running?.channel : tools[tool].kernel?.channel;
   const channel = link.channels.find(({ id }) => id === channelId);
   return channel !== undefined && channel.stdin.waiting !== '';
 }

@@ -49,6 +49,8 @@ export interface ShellOptions extends Omit<TemplateOptions, 'locale'> {
   readonly state: ShellState;
   /** Where a call starts when the session's folder is gone. */
   readonly home: string;
+  /** Whether a shell waits for the next call; true where nothing is said. */
+  readonly keepsSpare?: boolean;
 }
 
 export interface ShellCommand {
@@ -248,7 +250,7 @@ export class SessionShell {
     const { channel } = call;
     const exit = await channel.exited;
     if (this.#call === call) this.#call = undefined;
-    if (!this.#disposed) void this.warm();
+    if (!this.#disposed && this.#options.keepsSpare !== false) void this.warm();
     if (!exit.ok) return exit;
     const state = call.saved;
     if (state !== undefined) this.state = state;

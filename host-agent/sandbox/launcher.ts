@@ -18,6 +18,7 @@ import { buildResources, buildSpec, WORKSPACE } from './spec.ts';
 import { FileTool } from './tools/file.ts';
 import { nodeTool } from './tools/node.ts';
 import { pythonTool } from './tools/python.ts';
+import { RunTool } from './tools/run/run.ts';
 import { ShellTool } from './tools/shell.ts';
 import type { ToolPlace } from './tools/tool.ts';
 import { UserIds } from './user-ids.ts';
@@ -185,6 +186,7 @@ export class Launcher {
         node: nodeTool(link, place),
         shell: new ShellTool(link, place),
         file: new FileTool(link, place),
+        run: new RunTool(link, place),
       },
       files: new ServedFiles(link, place, freezer),
       programs: new GuestPrograms({ link, place }),

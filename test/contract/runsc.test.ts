@@ -13,6 +13,7 @@ import { setUp } from '../../host-agent/setup/setup.ts';
 import { silentProgress } from '../../host-agent/setup/step.ts';
 import { treeManifest } from '../../host-agent/setup/tree-manifest.ts';
 import { locations } from '../../scripts/locations.ts';
+import { describeRun } from './run-contract.ts';
 import { describeAttacks } from './runsc-attacks.ts';
 import { describeFillings } from './runsc-fillings.ts';
 import { describeIdle } from './runsc-idle.ts';
@@ -68,6 +69,7 @@ describeSandboxes(
     };
   },
   (subject) => {
+    describeRun(subject);
     describeRealTransfers(subject);
     describeLimits(subject);
     describeIsolation(subject);

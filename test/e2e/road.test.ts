@@ -285,7 +285,7 @@ describe('the description of the service', () => {
       ),
     });
     const { value } = await stack().api.json(ToolListSchema, 'GET', '/v1/tools');
-    expect(value.tools.map(({ name }) => name).sort()).toEqual(['file', 'node', 'python', 'shell']);
+    expect(value.tools.map(({ name }) => name).sort()).toEqual(['file', 'node', 'python', 'run', 'shell']);
     for (const tool of value.tools) expect(tool.input_schema).toHaveProperty('type', 'object');
   });
 

@@ -16,8 +16,15 @@ const TITLES: Record<ToolName, string> = {
   node: 'JavaScript',
   shell: 'Shell',
   file: 'Files',
+  run: 'Run a file',
 };
-const CATEGORIES: Record<ToolName, string> = { python: 'code', node: 'code', shell: 'code', file: 'files' };
+const CATEGORIES: Record<ToolName, string> = {
+  python: 'code',
+  node: 'code',
+  shell: 'code',
+  file: 'files',
+  run: 'code',
+};
 
 /** In an order that does not change. */
 export const BUILT_IN_ENTRIES: readonly CatalogueEntry[] = ToolNameSchema.options.map((name) => {

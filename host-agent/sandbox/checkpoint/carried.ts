@@ -32,6 +32,7 @@ export const CarriedSandboxSchema = z.strictObject({
     python: CarriedKernelToolSchema,
     node: CarriedKernelToolSchema,
     shell: CarriedShellSchema,
+    run: CarriedShellSchema,
   }),
   programs: CarriedProgramsSchema,
   /** What runs: of each tool one at most. */

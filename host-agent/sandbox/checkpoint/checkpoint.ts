@@ -120,6 +120,7 @@ class Stillness {
           tools.python.settled(),
           tools.node.settled(),
           tools.shell.settled(),
+          tools.run.settled(),
           // A call of the file tool is short, and what is being stopped ends soon.
           ...this.#subject
             .runningCalls()
@@ -146,7 +147,12 @@ async function carry(subject: CheckpointSubject): Promise<CarriedSandbox> {
     user_id: userId,
     place: { cwd: place.cwd, environment: [...place.environment] },
     link: link.carry(),
-    tools: { python: tools.python.carry(), node: tools.node.carry(), shell: await tools.shell.carry() },
+    tools: {
+      python: tools.python.carry(),
+      node: tools.node.carry(),
+      shell: await tools.shell.carry(),
+      run: await tools.run.carry(),
+    },
     programs: programs.carry(),
     calls: subject.runningCalls().map(({ tool, takesStdin, execution }) => ({
       tool,

@@ -42,12 +42,13 @@ function adoptCalls(
   { sinkOf, programOf }: Omit<GoOn, 'timeoutMs'>,
 ): (RestoredCall & { execution: Execution })[] {
   const { link } = parts;
-  const { python, node, shell } = parts.tools;
+  const { python, node, shell, run } = parts.tools;
   const adopt: Record<ToolName, (io: ToolIo | undefined) => RunningTool | undefined> = {
     python: (io) => python.adopt(link, tools.python, io),
     node: (io) => node.adopt(link, tools.node, io),
     shell: (io) => shell.adopt(link, tools.shell, io),
     file: () => undefined,
+    run: (io) => run.adopt(link, tools.run, io),
   };
   const adopted: (RestoredCall & { execution: Execution })[] = [];
   const goOnWith = (call: CarriedCall): void => {
@@ -59,7 +60,7 @@ function adoptCalls(
     });
     adopted.push({ tool, execution });
   };
-  for (const tool of ['python', 'node', 'shell'] as const) {
+  for (const tool of ['python', 'node', 'shell', 'run'] as const) {
     const call = calls.find((candidate) => candidate.tool === tool);
     if (call === undefined) adopt[tool](undefined);
     else goOnWith(call);

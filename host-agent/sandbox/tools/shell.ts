@@ -42,10 +42,7 @@ export class ShellTool implements Tool {
 
   run(argumentsJson: unknown, { sink, stdin }: ToolIo): RunningTool {
     const { command } = ShellArgumentsSchema.parse(argumentsJson);
-    return this.#runningTool(
-      this.#shell.run({ command, onOutput: sink, stdin: stdin ? 'open' : 'closed' }),
-      stdin,
-    );
+    return shellTool(this.#shell.run({ command, onOutput: sink, stdin: stdin ? 'open' : 'closed' }), stdin);
   }
 
   settled(): Promise<void> {
@@ -61,29 +58,30 @@ export class ShellTool implements Tool {
   adopt(link: GuestLink, carried: CarriedShell, io: ToolIo | undefined): RunningTool | undefined {
     const call = this.#shell.adopt(link, carried, io?.sink);
     if (call === undefined) return undefined;
-    return this.#runningTool(Promise.resolve(succeed(call)), io?.stdin === true);
+    return shellTool(Promise.resolve(succeed(call)), io?.stdin === true);
   }
+}
 
-  #runningTool(started: Promise<GuestResult<ShellCall>>, stdin: boolean): RunningTool {
-    return {
-      ended: shellEnd(started),
-      writeStdin: async (bytes, eof) => {
-        if (!stdin) return NO_STDIN(bytes, eof);
-        const call = await started;
-        if (!call.ok) return notRunning();
-        if (bytes.length > 0) {
-          const written = await call.value.writeStdin(bytes);
-          if (!written.ok) return failure('execution_not_running', written.failure.message);
-        }
-        if (eof) call.value.closeStdin();
-        return success(null);
-      },
-      stop: async (cause) => {
-        const call = await started;
-        if (call.ok) await call.value.stop(GRACE_MS[cause]);
-      },
-    };
-  }
+/** A call of a shell as a running tool. */
+export function shellTool(started: Promise<GuestResult<ShellCall>>, stdin: boolean): RunningTool {
+  return {
+    ended: shellEnd(started),
+    writeStdin: async (bytes, eof) => {
+      if (!stdin) return NO_STDIN(bytes, eof);
+      const call = await started;
+      if (!call.ok) return notRunning();
+      if (bytes.length > 0) {
+        const written = await call.value.writeStdin(bytes);
+        if (!written.ok) return failure('execution_not_running', written.failure.message);
+      }
+      if (eof) call.value.closeStdin();
+      return success(null);
+    },
+    stop: async (cause) => {
+      const call = await started;
+      if (call.ok) await call.value.stop(GRACE_MS[cause]);
+    },
+  };
 }
 
 async function shellEnd(started: Promise<GuestResult<ShellCall>>): Promise<ToolEnd> {
