@@ -23,6 +23,7 @@ export const GUEST_ARTIFACTS: readonly GuestArtifact[] = [
   ...[
     'python.py',
     'python_display.py',
+    'python_table.py',
     'python_tools.py',
     'node.mjs',
     'node-control.mjs',

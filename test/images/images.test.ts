@@ -119,8 +119,23 @@ len(plt.get_fignums())`,
       { timeoutMs: 60_000, stdin: null },
     );
     expect(table).toMatchObject({ status: 'succeeded', value: '      é\na      \n1     x\n2  None' });
-    expect(table.results.map(({ mime }) => mime)).toEqual(['text/html']);
+    expect(table.results.map(({ mime }) => mime)).toEqual(['text/html', 'application/vnd.dataresource+json']);
     expect(table.results[0]?.data).toContain('<table border="1" class="dataframe">');
+    expect(JSON.parse(table.results[1]?.data ?? '')).toMatchObject({
+      total_rows: 2,
+      truncated: false,
+      schema: {
+        fields: [
+          { name: 'a', type: 'integer' },
+          { name: 'é', type: 'string' },
+        ],
+        primaryKey: ['a'],
+      },
+      data: [
+        { a: 1, é: 'x' },
+        { a: 2, é: null },
+      ],
+    });
   });
 
   it('with the node image runs JavaScript and has no python', async () => {

@@ -20,6 +20,7 @@ import traceback
 import types
 
 import python_display
+import python_table
 
 CONTROL_IN = 198
 CONTROL_OUT = 199
@@ -36,7 +37,12 @@ FUTURE_FLAGS = 0
 for _name in __import__("__future__").all_feature_names:
     FUTURE_FLAGS |= getattr(__import__("__future__"), _name).compiler_flag
 KERNEL_FOLDER = os.path.dirname(os.path.abspath(__file__))
-KERNEL_FILES = (__file__, python_display.__file__, os.path.join(KERNEL_FOLDER, "python_tools.py"))
+KERNEL_FILES = (
+    __file__,
+    python_display.__file__,
+    python_table.__file__,
+    os.path.join(KERNEL_FOLDER, "python_tools.py"),
+)
 python_tools = None
 
 

@@ -12,6 +12,8 @@ import os
 import re
 import sys
 
+from python_table import MEDIA_TYPE as TABLE, table_data
+
 MAX_PARTS = 64
 MAX_BYTES = 6 * 1024 * 1024
 MAX_NOTE_CHARS = 300
@@ -63,6 +65,9 @@ class Displays:
         text = bundle.pop(PLAIN, None)
         if with_text and not bundle:
             bundle[PLAIN] = text if isinstance(text, str) else plain_text(shown)
+        table = table_data(shown)
+        if table is not None:
+            bundle.setdefault(TABLE, table)
         for mime, data in bundle.items():
             self.add(mime, data)
 

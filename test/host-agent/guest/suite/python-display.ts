@@ -48,6 +48,51 @@ export function describePythonDisplay(guest: () => GuestUnderTest): void {
     await kernel.dispose();
   });
 
+  it('gives a table as data too, bounded, and without it where it has no such form', async () => {
+    // Behaves towards the kernel as pandas does, which the image of these tests has not.
+    const pandas = `import json, sys, types
+class DataFrame:
+  def __init__(self, rows, columns=1, cell="x", fails=False):
+    self.shape, self.cell, self.fails = (rows, columns), cell, fails
+  def __len__(self): return self.shape[0]
+  def head(self, rows): return DataFrame(rows, self.shape[1], self.cell, self.fails)
+  def to_json(self, orient, date_format, force_ascii, default_handler):
+    if self.fails: raise NotImplementedError("columns of several levels")
+    return json.dumps({"schema": {}, "data": [self.cell] * len(self)}, ensure_ascii=force_ascii)
+  def _repr_html_(self): return "<table/>"
+  def __repr__(self): return "a table"
+sys.modules["pandas"] = types.SimpleNamespace(DataFrame=DataFrame)
+`;
+    const html = { mime: 'text/html', data: '<table/>' };
+    const tableOf = async (code: string) => {
+      const { results, value } = await run(code);
+      expect([value, results[0]]).toEqual(['a table', html]);
+      const table = results[1];
+      if (table === undefined) return undefined;
+      expect(table.mime).toBe('application/vnd.dataresource+json');
+      const { data, ...facts } = JSON.parse(table.data);
+      return { ...facts, rows: data.length };
+    };
+    const schema = {};
+    expect(await tableOf(`${pandas}DataFrame(3)`)).toEqual({
+      total_rows: 3,
+      truncated: false,
+      schema,
+      rows: 3,
+    });
+    expect(await tableOf('DataFrame(5000)')).toMatchObject({
+      total_rows: 5_000,
+      truncated: true,
+      rows: 1_000,
+    });
+    expect(await tableOf('DataFrame(5000, columns=99)')).toMatchObject({ truncated: true, rows: 200 });
+    expect(await tableOf('DataFrame(8, cell="é" * 100_000)')).toMatchObject({ truncated: true, rows: 4 });
+    expect(await tableOf('DataFrame(1, cell="x" * 600_000)')).toBeUndefined();
+    expect(await tableOf('DataFrame(2, columns=30_000)')).toBeUndefined();
+    expect(await tableOf('DataFrame(3, fails=True)')).toBeUndefined();
+    expect((await run('del sys.modules["pandas"]; DataFrame(3)')).results).toEqual([html]);
+  });
+
   it('offers the representations of the value beside it', async () => {
     const code = `class R:
   def _repr_html_(self): return "<b>é</b>"
