@@ -182,26 +182,30 @@ len(plt.get_fignums())`,
   });
 
   it.each([
-    ['C', 'a.c', '#include <stdio.h>\nint main(void) { puts("hi"); }', 'gcc a.c -o a && ./a'],
-    ['C++', 'a.cc', '#include <iostream>\nint main() { std::cout << "hi\\n"; }', 'g++ a.cc -o a && ./a'],
-    ['Go', 'a.go', 'package main\nimport "fmt"\nfunc main() { fmt.Println("hi") }', 'go run a.go'],
-    ['Rust', 'a.rs', 'fn main() { println!("hi"); }', 'rustc a.rs && ./a'],
-    [
-      'Java',
-      'A.java',
-      'class A { public static void main(String[] a) { System.out.println("hi"); } }',
-      'java A.java',
-    ],
-    ['Ruby', 'a.rb', 'puts "hi"', 'ruby a.rb'],
-    ['PHP', 'a.php', '<?php echo "hi\\n";', 'php a.php'],
-    ['Perl', 'a.pl', 'print "hi\\n";', 'perl a.pl'],
-    ['Lua', 'a.lua', 'print("hi")', 'lua5.4 a.lua'],
-    ['JavaScript', 'a.mjs', 'console.log("hi")', 'node a.mjs'],
-    ['Python', 'a.py', 'print("hi")', 'python3 a.py'],
-  ])('with the full image builds and runs %s', async (_language, path, content, command) => {
+    ['C', 'a.c', '#include <stdio.h>\nint main(void) { puts("hi"); }'],
+    ['C++', 'a.cc', '#include <iostream>\nint main() { std::cout << "hi\\n"; }'],
+    ['Go', 'a.go', 'package main\nimport "fmt"\nfunc main() { fmt.Println("hi") }'],
+    ['Rust', 'a.rs', 'fn main() { println!("hi"); }'],
+    ['Java', 'A.java', 'class A { public static void main(String[] a) { System.out.println("hi"); } }'],
+    ['Ruby', 'a.rb', 'puts "hi"'],
+    ['PHP', 'a.php', '<?php echo "hi\\n";'],
+    ['Perl', 'a.pl', 'print "hi\\n";'],
+    ['Lua', 'a.lua', 'print("hi")'],
+    ['JavaScript', 'a.mjs', 'console.log("hi")'],
+    ['Python', 'a.py', 'print("hi")'],
+  ])('with the full image builds and runs %s', async (_language, path, content) => {
     const full = await start('full');
     await file(full, { operation: 'write', path, content });
-    const ran = await shell(full, command, { timeoutMs: 180_000, stdin: null });
-    expect(ran).toMatchObject({ status: 'succeeded', stdout: 'hi\n' });
+    const ran = await call(full, 'run', { path }, { timeoutMs: 180_000, stdin: null });
+    expect(ran).toMatchObject({ status: 'succeeded', stdout: 'hi\n', error: null });
+  });
+
+  it('with the full image shows what a compiler says, and its exit code', async () => {
+    const full = await start('full');
+    await file(full, { operation: 'write', path: 'a.c', content: 'int main(void) { return nothing; }' });
+    const ran = await call(full, 'run', { path: 'a.c' }, { timeoutMs: 60_000, stdin: null });
+    expect(ran).toMatchObject({ status: 'failed', exitCode: 1, stdout: '' });
+    expect(ran.stderr).toMatch(/a\.c:1:25: error: .nothing. undeclared/);
+    expect(ran.stderr).toMatch(/\nC: the build failed\n$/);
   });
 });

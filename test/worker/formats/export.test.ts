@@ -134,7 +134,7 @@ describe('GET /v1/tools', () => {
     const { tools } = z.object({ tools: z.array(z.record(z.string(), z.unknown())) }).parse(answer.json);
     expect(tools.map(({ name }) => name)).toEqual(ToolNameSchema.options);
     expect(tools[0]).toMatchObject({ name: 'python', category: 'code', input_schema: { type: 'object' } });
-    expect(tools.at(-1)).toMatchObject({
+    expect(tools.find(({ name }) => name === 'file')).toMatchObject({
       name: 'file',
       category: 'files',
       input_schema: { type: 'object', oneOf: expect.any(Array) },
