@@ -17,6 +17,8 @@ export const MAX_ENDED_PROGRAMS = 32;
 export const MAX_PROGRAM_CALLS = 16;
 /** The last bytes of a terminal, kept for who comes back. */
 export const TERMINAL_REPLAY_BYTES = 64 * KIB;
+/** Written by a process whose streams are a transfer, and not taken yet: beyond it the process waits. */
+export const PIPE_BUFFER_BYTES = 256 * KIB;
 /** The last bytes of a background process, both streams together. */
 export const PROCESS_LOG_BYTES = 1 * MIB;
 /** A terminal without a socket ends after this. */
@@ -73,6 +75,8 @@ export const TerminalEventSchema = z.discriminatedUnion('type', [
     exit_code: z.int().nullable(),
     signal: z.string().max(16).nullable(),
   }),
+  /** Of a process whose streams are the transfer: its other output, for people. */
+  z.strictObject({ type: z.literal('stderr'), text: z.string().max(MAX_TERMINAL_MESSAGE_BYTES) }),
 ]);
 export type TerminalEvent = z.infer<typeof TerminalEventSchema>;
 
@@ -146,6 +150,14 @@ export const ProgramRequestSchema = z.discriminatedUnion('operation', [
     operation: z.literal('process_start'),
     process_id: ProcessIdSchema,
     command: z.string().min(1).max(MAX_COMMAND_BYTES),
+    cwd: z.string().min(1).max(4_095).nullable(),
+    environment: Environment,
+  }),
+  /** Its streams are the messages of this transfer, and it ends with it. */
+  z.strictObject({
+    operation: z.literal('process_pipe'),
+    process_id: ProcessIdSchema,
+    argv: z.array(z.string().max(MAX_COMMAND_BYTES)).min(1).max(256),
     cwd: z.string().min(1).max(4_095).nullable(),
     environment: Environment,
   }),

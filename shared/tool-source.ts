@@ -1,7 +1,9 @@
 /** Where tools come from by themselves: a manifest at an address, or an MCP server. What a tenant says of one, and how it is shown. */
 import * as z from 'zod';
-import { DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS } from './limits.ts';
+import { DEFAULT_TIMEOUT_MS, MAX_IDLE_TIMEOUT_S, MAX_TIMEOUT_MS } from './limits.ts';
+import { NetworkViewSchema } from './network.ts';
 import { HeadersSchema, ScopeSchema, ToolCategorySchema } from './registered-tool.ts';
+import { CreateSessionSchema } from './session.ts';
 
 export const MAX_SOURCES_OF_A_TENANT = 100;
 export const MAX_TOOLS_OF_A_SOURCE = 5_000;
@@ -79,7 +81,37 @@ export const McpHttpSourceSchema = z.strictObject({
   poll_interval_s: PollIntervalSchema.default(3_600),
 });
 
-export const RegisterSourceSchema = z.discriminatedUnion('kind', [ManifestSourceSchema, McpHttpSourceSchema]);
+const { image, limits, network, pool, env } = CreateSessionSchema.shape;
+/** Of the files that a server needs beside its image. */
+export const MAX_SOURCE_ARCHIVE_BYTES = 64 * 1024 * 1024;
+
+export const McpStdioSourceSchema = z.strictObject({
+  ...COMMON,
+  kind: z.literal('mcp_stdio'),
+  command: z.string().min(1).max(4_096).describe('Program of the server, in the sandbox.'),
+  args: z.array(z.string().max(32_768)).max(128).default([]),
+  env: env
+    .unwrap()
+    .optional()
+    .describe('Its environment, never shown again. Absent in a replacement: it stays.'),
+  cwd: z.string().min(1).max(4_095).optional().describe('Absolute; without it /workspace.'),
+  image: image.unwrap().default('node'),
+  limits,
+  network,
+  pool,
+  idle_timeout_s: z
+    .int()
+    .min(5)
+    .max(MAX_IDLE_TIMEOUT_S)
+    .default(300)
+    .describe('How long its sandbox is kept after a call.'),
+});
+
+export const RegisterSourceSchema = z.discriminatedUnion('kind', [
+  ManifestSourceSchema,
+  McpHttpSourceSchema,
+  McpStdioSourceSchema,
+]);
 export type RegisterSource = z.infer<typeof RegisterSourceSchema>;
 
 export const SourceStateSchema = z.object({
@@ -100,6 +132,7 @@ export const SourceStateSchema = z.object({
     .object({ name: z.string(), version: z.string(), protocol_version: z.string() })
     .nullable()
     .describe('Who an MCP server says that it is.'),
+  archive_bytes: z.int().nullable().default(null).describe('Of the files that were put for its sandbox.'),
 });
 export type SourceState = z.infer<typeof SourceStateSchema>;
 
@@ -112,6 +145,7 @@ export const NEW_SOURCE_STATE: SourceState = {
   broken_count: 0,
   problems: [],
   server: null,
+  archive_bytes: null,
 };
 
 const SHOWN = {
@@ -132,6 +166,12 @@ export const ToolSourceSchema = z.discriminatedUnion('kind', [
     ...McpHttpSourceSchema.omit({ credentials: true }).shape,
     oauth: OAuthSchema.omit({ client_secret: true }).optional(),
     ...SHOWN,
+  }),
+  z.object({
+    ...McpStdioSourceSchema.omit({ env: true, network: true }).shape,
+    network: NetworkViewSchema.nullable(),
+    ...SHOWN,
+    env_names: z.array(z.string()),
   }),
 ]);
 export type ToolSource = z.infer<typeof ToolSourceSchema>;

@@ -6,6 +6,7 @@ import type { Piece } from '../sandbox/programs/output-ring.ts';
 import type { Gap, Program, SandboxPrograms } from '../sandbox/programs/port.ts';
 import { NOTHING, type OperationEnd, type ProgramPlace, type ProgramRequestOf, STREAM } from './operation.ts';
 import { outputBatches } from './output-batches.ts';
+import { pipeProcess } from './pipe-operation.ts';
 import { attachTerminal } from './terminal-operation.ts';
 
 /** Longer lines are looked at in parts. */
@@ -18,6 +19,8 @@ export async function performProgram(request: ProgramRequest, place: ProgramPlac
       return attachTerminal(request, place);
     case 'process_start':
       return told(place, await start(request, programs));
+    case 'process_pipe':
+      return pipeProcess(request, place);
     case 'process_list':
       return told(place, success({ processes: programs.processes().map(describe) }));
     case 'process_read':

@@ -3,7 +3,6 @@ import * as z from 'zod';
 import { ERRORS, type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import { isErrorCode } from '../../shared/problem.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import type { Caller } from '../objects/caller.ts';
 import { type ExecuteInput, INTERNAL_HEADERS, INTERNAL_PATHS } from '../objects/session/port.ts';
 import type { OwnSession } from './own-session.ts';
 
@@ -72,8 +71,8 @@ export async function failureIn(response: Response): Promise<Failure> {
 }
 
 /** JSON in ASCII: header values carry no other characters. */
-export function asciiJson(caller: Caller): string {
-  return JSON.stringify(caller).replaceAll(
+export function asciiJson(value: object): string {
+  return JSON.stringify(value).replaceAll(
     /[^\x20-\x7e]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );

@@ -1,7 +1,9 @@
 /** The sources of a tenant's tools: register, replace, show, ask anew and remove them. */
 import * as z from 'zod';
+import { failure, success } from '../../shared/errors.ts';
 import {
   CreatedSourceSchema,
+  MAX_SOURCE_ARCHIVE_BYTES,
   type RegisterSource,
   RegisterSourceSchema,
   ToolSourceListSchema,
@@ -11,6 +13,7 @@ import { requireScopes } from '../middleware/authentication.ts';
 import { checkValue, invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import type { StoredSource } from '../objects/catalogue/port.ts';
+import { ARCHIVE_OWNER_HEADER } from '../objects/source/archive.ts';
 import { kindScopes, sourceFault } from '../sources/registration.ts';
 import { type OpenedSource, openedSource, putSourceOf } from '../sources/shown.ts';
 import { catalogueCalls, SAFE, sourceCalls, UNSAFE } from './object-calls.ts';
@@ -19,6 +22,7 @@ import { emptyReply, reply } from './reply.ts';
 import { defineRoute, type Exchange } from './route.ts';
 
 const PATH = '/v1/tool_sources';
+const TAR_MEDIA_TYPE = 'application/x-tar';
 const WRITE = { kind: 'tenant', scopes: ['tools:write'] } as const;
 
 const createSource = defineRoute({
@@ -117,6 +121,41 @@ const removeSource = defineRoute({
   },
 });
 
+const putArchive = defineRoute({
+  method: 'PUT',
+  path: `${PATH}/{name}/archive`,
+  operationId: 'writeToolSourceArchive',
+  summary:
+    'Files that are in /workspace before the server of an `mcp_stdio` source starts, as a tar archive; an empty one takes them away. The server is started again',
+  access: WRITE,
+  streamed: { mediaType: TAR_MEDIA_TYPE },
+  answers: {
+    200: { description: 'Kept', content: { 'application/json': z.object({ bytes: z.int() }) } },
+  },
+  errors: ['not_found', 'payload_too_large', 'unsupported_media_type'],
+  handle: async (exchange, { params }) => {
+    const { source } = await stored(exchange, params.name);
+    requireScopes(exchange.principal, ['tools:write', ...kindScopes(source)], exchange.configuration);
+    if (source.kind !== 'mcp_stdio')
+      throw invalid([{ path: 'name', expected: 'a source of the kind mcp_stdio' }]);
+    const owner = { tenant: exchange.principal.tenant, source: params.name };
+    const headers = { [ARCHIVE_OWNER_HEADER]: JSON.stringify(owner) };
+    const { body } = exchange.request;
+    const kept = await sourceCalls(exchange.env, owner)(async (stub) => {
+      const response = await stub.fetch(
+        new Request('https://source/archive', { method: 'PUT', headers, body }),
+      );
+      return response.ok
+        ? success(z.object({ bytes: z.int() }).parse(await response.json()))
+        : failure(
+            'payload_too_large',
+            `an archive of at most ${MAX_SOURCE_ARCHIVE_BYTES} bytes, all of them`,
+          );
+    }, UNSAFE);
+    return reply(200, unwrap(kept));
+  },
+});
+
 async function put(exchange: Exchange<'tenant'>, given: RegisterSource, mode: 'create' | 'replace') {
   const { principal, configuration } = exchange;
   requireScopes(principal, ['tools:write', ...kindScopes(given)], configuration);
@@ -172,4 +211,5 @@ export const toolSourceRoutes = [
   getSource,
   refreshSource,
   removeSource,
+  putArchive,
 ];

@@ -17,13 +17,22 @@ const PROTOCOL_HEADERS = [
 
 /** Nobody gets tools by a source that they could not register, or call. */
 export function kindScopes({ kind }: Pick<RegisterSource, 'kind'>): string[] {
-  return kind === 'manifest' ? ['tools:http'] : ['tools:mcp'];
+  switch (kind) {
+    case 'manifest':
+      return ['tools:http'];
+    case 'mcp_http':
+      return ['tools:mcp'];
+    case 'mcp_stdio':
+      // It runs what it is told to, in a sandbox.
+      return ['tools:mcp', 'tools:shell', 'sessions:write'];
+  }
 }
 
 export function sourceFault(
   given: RegisterSource,
   { configuration, known }: { configuration: Configuration; known: OpenedSource | undefined },
 ): ToolFault | undefined {
+  if (given.kind === 'mcp_stdio') return undefined;
   const rules = addressRules(configuration);
   if (given.kind === 'manifest' && given.url === undefined && !given.webhook)
     return { path: 'url', expected: 'an address, or webhook: true' };
@@ -47,9 +56,12 @@ export function sourceFault(
 }
 
 /** Secrets are not taken along to another host. */
-function keptFault(given: RegisterSource, known: OpenedSource | undefined): ToolFault | undefined {
-  if (known === undefined) return undefined;
-  const before = known.source;
+function keptFault(
+  given: Exclude<RegisterSource, { kind: 'mcp_stdio' }>,
+  known: OpenedSource | undefined,
+): ToolFault | undefined {
+  const before = known?.source;
+  if (before === undefined || before.kind === 'mcp_stdio') return undefined;
   const hasMoved = originOf(before.url) !== originOf(given.url);
   if (given.credentials === undefined && before.credential_names.length > 0 && hasMoved)
     return { path: 'credentials', expected: 'given again, or {}, for an address of another host' };

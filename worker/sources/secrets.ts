@@ -1,5 +1,5 @@
 /** The secrets of a source, of all its kinds under one seal. */
-export const SECRET_PREFIXES = { header: 'header.', environment: 'env.' } as const;
+export const SECRET_PREFIXES = { header: 'header.', environment: 'env.', inject: 'inject.' } as const;
 export const CLIENT_SECRET = 'oauth.client_secret';
 export const WEBHOOK_SECRET = 'webhook';
 

@@ -1,6 +1,6 @@
 /** A source as it is kept: what may be shown, and its secrets under their seal. */
-import type { RegisterSource, ToolSource } from '../../shared/tool-source.ts';
-import { NEW_SOURCE_STATE } from '../../shared/tool-source.ts';
+import { networkView } from '../../shared/network.ts';
+import { NEW_SOURCE_STATE, type RegisterSource, type ToolSource } from '../../shared/tool-source.ts';
 import type { Configuration } from '../configuration.ts';
 import type { PutSource, StoredSource } from '../objects/catalogue/port.ts';
 import { openSecrets, sealSecrets } from '../secrets/sealed-secrets.ts';
@@ -51,8 +51,15 @@ export async function putSourceOf(
 
 /** What is not given again stays; that it may was checked. */
 function secretsFor(given: RegisterSource, before: Record<string, string>) {
-  const headers = given.credentials ?? secretsOf(before, 'header');
-  const secrets = named('header', headers);
+  if (given.kind === 'mcp_stdio') {
+    const injected = given.network?.inject.map(({ secret }, n) => [String(n), secret]) ?? [];
+    const secrets = {
+      ...named('environment', given.env ?? secretsOf(before, 'environment')),
+      ...named('inject', Object.fromEntries(injected)),
+    };
+    return { secrets, webhookSecret: undefined };
+  }
+  const secrets = named('header', given.credentials ?? secretsOf(before, 'header'));
   let webhookSecret: string | undefined;
   if (given.kind === 'manifest' && given.webhook) {
     if (before[WEBHOOK_SECRET] === undefined) webhookSecret = newWebhookSecret();
@@ -72,13 +79,18 @@ async function shownOf(
   { configuration, tenant }: PutContext,
 ): Promise<ToolSource> {
   const nowText = new Date().toISOString();
-  const { credentials: _, ...open } = given;
   const shown = {
     ...NEW_SOURCE_STATE,
     credential_names: Object.keys(secretsOf(secrets, 'header')),
     created_at: nowText,
     updated_at: nowText,
   };
+  if (given.kind === 'mcp_stdio') {
+    const { env: _, network, ...open } = given;
+    const env_names = Object.keys(secretsOf(secrets, 'environment'));
+    return { ...open, ...shown, network: network === null ? null : networkView(network), env_names };
+  }
+  const { credentials: _, ...open } = given;
   if (open.kind === 'manifest') {
     const handle = open.webhook ? await webhookHandle(configuration.tagKey, tenant, open.name) : null;
     const webhook_url = handle === null ? null : `${configuration.origin}${WEBHOOK_PATH}/${handle}`;

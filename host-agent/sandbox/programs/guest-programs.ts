@@ -4,6 +4,7 @@ import {
   MAX_ENDED_PROGRAMS,
   MAX_PROCESSES,
   MAX_TERMINALS,
+  PIPE_BUFFER_BYTES,
   PROCESS_LOG_BYTES,
   type WindowSize,
 } from '../../../shared/program.ts';
@@ -14,7 +15,15 @@ import type { ToolPlace } from '../tools/tool.ts';
 import type { CarriedProgram, CarriedPrograms } from './carried.ts';
 import { GuestProgram } from './guest-program.ts';
 import { GuestTerminal } from './guest-terminal.ts';
-import type { ProcessRequest, Program, SandboxPrograms, Terminal } from './port.ts';
+import { PipedProgram } from './piped-program.ts';
+import type {
+  PipedProcess,
+  PipeRequest,
+  ProcessRequest,
+  Program,
+  SandboxPrograms,
+  Terminal,
+} from './port.ts';
 
 const TERMINAL_PROGRAM = '/sandgate/terminal';
 const TERMINAL_WINDOW_BYTES = 128 * 1024;
@@ -29,6 +38,11 @@ const TERMINAL_VARIABLES = {
 /** Tries a connection every tenth of a second, and ends with the first that is taken. */
 const LISTENS_SCRIPT =
   'until (exec 3<>"/dev/tcp/127.0.0.1/$1" || exec 3<>"/dev/tcp/::1/$1") 2>/dev/null; do sleep 0.1; done';
+
+interface StartOptions extends SpawnOptions {
+  /** Whether somebody writes to it. */
+  keepStdin?: boolean;
+}
 
 export interface GuestProgramsOptions {
   link: GuestLink;
@@ -60,6 +74,7 @@ export class GuestPrograms implements SandboxPrograms {
       cwd: place.cwd,
       environment: environmentOf(place, TERMINAL_VARIABLES),
       control: true,
+      keepStdin: true,
       outputWindowBytes: TERMINAL_WINDOW_BYTES,
     });
     this.#starting.terminals -= 1;
@@ -114,17 +129,31 @@ export class GuestPrograms implements SandboxPrograms {
   }
 
   async startProcess(id: string, request: ProcessRequest): Promise<Outcome<Program>> {
-    const { place } = this.#options;
-    if (living(this.#processes) + this.#starting.processes >= MAX_PROCESSES)
-      return failure('too_many_programs', `${MAX_PROCESSES} processes of this session run`);
-    const cwd = request.cwd ?? place.cwd;
+    const cwd = request.cwd ?? this.#options.place.cwd;
     const process = new GuestProgram({ id, command: request.command, cwd }, PROCESS_LOG_BYTES);
-    this.#starting.processes += 1;
-    const started = await this.#start(process, {
+    return this.#begin(process, {
       argv: ['bash', '-c', request.command],
       cwd,
-      environment: environmentOf(place, request.environment),
+      environment: environmentOf(this.#options.place, request.environment),
     });
+  }
+
+  async openPipe(id: string, { argv, ...request }: PipeRequest): Promise<Outcome<PipedProcess>> {
+    const cwd = request.cwd ?? this.#options.place.cwd;
+    const process = new PipedProgram({ id, command: argv.join(' '), cwd }, PIPE_BUFFER_BYTES);
+    return this.#begin(process, {
+      argv,
+      cwd,
+      environment: environmentOf(this.#options.place, request.environment),
+      keepStdin: true,
+    });
+  }
+
+  async #begin<Kind extends GuestProgram>(process: Kind, options: StartOptions): Promise<Outcome<Kind>> {
+    if (living(this.#processes) + this.#starting.processes >= MAX_PROCESSES)
+      return failure('too_many_programs', `${MAX_PROCESSES} processes of this session run`);
+    this.#starting.processes += 1;
+    const started = await this.#start(process, options);
     this.#starting.processes -= 1;
     if (!started.ok) return started;
     remember(this.#processes, process);
@@ -166,7 +195,10 @@ export class GuestPrograms implements SandboxPrograms {
     return listens;
   }
 
-  async #start(program: GuestProgram, options: SpawnOptions): Promise<Outcome<null>> {
+  async #start(
+    program: GuestProgram,
+    { keepStdin = false, ...options }: StartOptions,
+  ): Promise<Outcome<null>> {
     const { link } = this.#options;
     const letSleep = link.hold();
     const spawned = await link.spawn({ ...options, onOutput: program.take });
@@ -175,7 +207,7 @@ export class GuestPrograms implements SandboxPrograms {
       return notStarted(spawned.failure);
     }
     const channel = spawned.value;
-    if (options.control !== true) channel.closeStdin();
+    if (!keepStdin) channel.closeStdin();
     this.#run(program, channel, letSleep);
     return success(null);
   }

@@ -48,10 +48,23 @@ export interface ProcessRequest {
   environment: Readonly<Record<string, string>>;
 }
 
+/** Its output waits for who follows it. */
+export interface PipedProcess extends Program {
+  /** Resolves when there is room for more. */
+  write(bytes: Uint8Array): Promise<void>;
+}
+
+export interface PipeRequest {
+  argv: readonly string[];
+  cwd: string | null;
+  environment: Readonly<Record<string, string>>;
+}
+
 export interface SandboxPrograms {
   openTerminal(id: string, size: WindowSize): Promise<Outcome<Terminal>>;
   terminal(id: string): Outcome<Terminal>;
   startProcess(id: string, request: ProcessRequest): Promise<Outcome<Program>>;
+  openPipe(id: string, request: PipeRequest): Promise<Outcome<PipedProcess>>;
   process(id: string): Outcome<Program>;
   processes(): readonly Program[];
   /** Whether something in the sandbox takes connections on the port, once it does; false when the signal aborts. */

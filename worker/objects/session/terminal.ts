@@ -1,11 +1,12 @@
-/** A client's socket on a terminal: opened when the host has the terminal, closed with it, and never kept. */
+/** A client's socket on a terminal, or on a process that is its own: opened when the host has the terminal, closed with it, and never kept. */
 
+import type { TransferRequest } from '../../../shared/transfer.ts';
 import type { SessionRuntime } from './runtime.ts';
 import { TerminalSocket } from './terminal-socket.ts';
 import { beginTransfer, refused } from './transfer-calls.ts';
 
 export async function openTerminal(runtime: SessionRuntime, request: Request): Promise<Response> {
-  const begun = await beginTransfer(runtime, request, ({ operation }) => operation === 'terminal_attach');
+  const begun = await beginTransfer(runtime, request, isOverSocket);
   if (!begun.ok) return refused(begun);
   const { transfer } = begun;
   const { 0: client, 1: server } = new WebSocketPair();
@@ -20,4 +21,8 @@ export async function openTerminal(runtime: SessionRuntime, request: Request): P
     webSocket: client,
     headers: { 'sec-websocket-extensions': 'none' },
   });
+}
+
+function isOverSocket({ operation }: TransferRequest): boolean {
+  return operation === 'terminal_attach' || operation === 'process_pipe';
 }

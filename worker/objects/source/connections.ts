@@ -1,10 +1,12 @@
 /** The connection to the MCP server of a source: opened by the first call, shared, and closed when nobody used it for a while. */
 import { SdkHttpError, type Transport } from '@modelcontextprotocol/client';
+import { ownMessage } from '../../sources/fault.ts';
 import { type McpCall, McpConnection } from '../../sources/mcp/connection.ts';
 import { faultOfServer } from '../../sources/mcp/fault.ts';
 import type { ListedTools } from '../../sources/mcp/list-tools.ts';
 import { ServerFault } from '../../sources/server-fault.ts';
 import { type EdgeOutcome, edgeEnd, edgeFailure } from '../../tools/edge-execution.ts';
+import type { BackOff } from './back-off.ts';
 
 const OPEN_TIMEOUT_MS = 20_000;
 const LIST_TIMEOUT_MS = 30_000;
@@ -13,8 +15,12 @@ const MAX_CALLS = 64;
 const SESSION_UNKNOWN = 404;
 
 export interface ConnectionsOptions {
-  /** A new way to the server. */
-  transport: () => Promise<Transport>;
+  /** A new way to the server; one that ends by itself can say why. */
+  transport: () => Transport & { readonly fault?: string | undefined };
+  /** Of a server that has to be started. */
+  backOff?: BackOff;
+  /** Resolves when nothing is left of what the connection needed. */
+  onClosed?: () => Promise<void>;
   openTimeoutMs?: number;
   idleMs: number;
   onListChanged: () => void;
@@ -30,6 +36,7 @@ export class Connections {
   #opening: Promise<McpConnection> | undefined;
   #idle: ReturnType<typeof setTimeout> | null = null;
   #uses = 0;
+  #faultOf: () => string | undefined = () => undefined;
 
   constructor(options: ConnectionsOptions) {
     this.#options = options;
@@ -42,7 +49,7 @@ export class Connections {
         server: connection.server,
       }));
     } catch (error: unknown) {
-      throw new ServerFault(faultOfServer(error).message);
+      throw new ServerFault(this.#messageOf(error));
     }
   }
 
@@ -59,7 +66,7 @@ export class Connections {
         return connection.call({ ...call, timeoutMs, signal: controller.signal });
       });
     } catch (error: unknown) {
-      return controller.signal.aborted ? edgeEnd('interrupted') : outcomeOf(error);
+      return controller.signal.aborted ? edgeEnd('interrupted') : this.#outcomeOf(error);
     } finally {
       this.#calls.delete(callId);
     }
@@ -78,6 +85,7 @@ export class Connections {
       (connection) => connection.close(),
       () => undefined,
     );
+    await this.#options.onClosed?.();
   }
 
   async #use<T>(work: (connection: McpConnection) => Promise<T>): Promise<T> {
@@ -86,7 +94,9 @@ export class Connections {
     try {
       const connection = await this.#connection();
       try {
-        return await work(connection);
+        const done = await work(connection);
+        this.#options.backOff?.succeeded();
+        return done;
       } catch (error: unknown) {
         if (!(error instanceof SdkHttpError) || error.status !== SESSION_UNKNOWN) throw error;
         await this.#drop(connection);
@@ -99,20 +109,30 @@ export class Connections {
   }
 
   async #connection(): Promise<McpConnection> {
-    const known = await this.#opening?.catch(() => undefined);
+    const former = this.#opening;
+    const known = await former?.catch(() => undefined);
     if (known?.isOpen === true) return known;
-    // Who comes while it opens waits for the same one.
-    if (known !== undefined) this.#opening = undefined;
-    this.#opening ??= this.#open();
+    // Whoever else waited for the former one may have begun another meanwhile.
+    if (this.#opening === former) this.#opening = this.#open();
+    if (this.#opening === undefined) throw new ServerFault('the connection was closed');
     return this.#opening;
   }
 
   async #open(): Promise<McpConnection> {
-    const { transport, openTimeoutMs = OPEN_TIMEOUT_MS, onListChanged } = this.#options;
+    const { openTimeoutMs = OPEN_TIMEOUT_MS, onListChanged, backOff } = this.#options;
+    const bar = backOff?.barAt(Date.now());
     try {
-      return await McpConnection.open(await transport(), { timeoutMs: openTimeoutMs, onListChanged });
+      if (bar !== undefined) throw new ServerFault(bar);
+      const transport = this.#options.transport();
+      this.#faultOf = () => transport.fault;
+      const connection = await McpConnection.open(transport, { timeoutMs: openTimeoutMs, onListChanged });
+      connection.onEnded = () => {
+        // Of one that nobody closed.
+        if (transport.fault !== undefined) backOff?.failed(transport.fault, Date.now());
+      };
+      return connection;
     } catch (error: unknown) {
-      this.#opening = undefined;
+      if (bar === undefined) backOff?.failed(this.#messageOf(error), Date.now());
       throw error;
     }
   }
@@ -125,18 +145,23 @@ export class Connections {
   #closeWhenIdle(): void {
     this.#idle = setTimeout(() => void this.close(), this.#options.idleMs);
   }
-}
 
-function outcomeOf(error: unknown): EdgeOutcome {
-  const { kind, message } = faultOfServer(error);
-  switch (kind) {
-    case 'timeout':
-      return edgeEnd('timeout');
-    case 'cancelled':
-      return edgeEnd('interrupted');
-    case 'refused':
-      return edgeFailure('ServerError', message);
-    case 'lost':
-      return edgeFailure('SourceUnavailable', message);
+  #messageOf(error: unknown): string {
+    const { kind, message } = faultOfServer(error);
+    return ownMessage(error) ?? (kind === 'lost' ? this.#faultOf() : undefined) ?? message;
+  }
+
+  #outcomeOf(error: unknown): EdgeOutcome {
+    const { kind, message } = faultOfServer(error);
+    switch (kind) {
+      case 'timeout':
+        return edgeEnd('timeout');
+      case 'cancelled':
+        return edgeEnd('interrupted');
+      case 'refused':
+        return edgeFailure('ServerError', message);
+      case 'lost':
+        return edgeFailure('SourceUnavailable', this.#messageOf(error));
+    }
   }
 }

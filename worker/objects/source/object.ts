@@ -13,12 +13,14 @@ import { verifiedAtMs, WEBHOOK_TOLERANCE_MS } from '../../sources/webhook.ts';
 import { type EdgeOutcome, edgeFailure } from '../../tools/edge-execution.ts';
 import type { StoredSource } from '../catalogue/port.ts';
 import { logWarning, messageOf } from '../log.ts';
+import { archiveOwnerOf, archiveStream, takeArchive } from './archive.ts';
 import { type Asked, askManifest, askServer, type Found, takeManifest } from './asking.ts';
 import type { Connections } from './connections.ts';
 import { nextPollAtMs } from './polling.ts';
 import type { SourceCall, SourceOwner, SourcePort, SourcePush } from './port.ts';
 import { SourceObjectStore } from './store.ts';
 
+const FAILED_SERVER_INTERVAL_MS = 3_600_000;
 /** Servers tell of each of several changes. */
 const LIST_CHANGED_DELAY_MS = 300;
 
@@ -79,6 +81,22 @@ export class SourceObject extends DurableObject<Env> implements SourcePort {
     return held.connections.call(callId, call);
   }
 
+  /** The files that are in the sandbox of its server before it starts; only this Worker can send this request. */
+  override async fetch(request: Request): Promise<Response> {
+    const owner = archiveOwnerOf(request);
+    const bytes = await takeArchive(this.#store, request.body);
+    if (bytes === undefined) return new Response(null, { status: 413 });
+    this.#store.own(owner);
+    const asked = await this.#asked();
+    if (asked !== undefined) {
+      const { revision } = asked;
+      const state = { archive_bytes: bytes === 0 ? null : bytes };
+      await this.#catalogue().reportSource(owner.source, { revision, state });
+    }
+    await this.changed(owner);
+    return Response.json({ bytes });
+  }
+
   async cancel(callId: string): Promise<void> {
     (await this.#held)?.connections.cancel(callId);
   }
@@ -137,7 +155,7 @@ export class SourceObject extends DurableObject<Env> implements SourcePort {
     const { revision, source } = asked;
     const changes = this.#changes;
     const { failures } = seen;
-    const intervalMs = source.disabled ? null : pollIntervalMs(asked);
+    const intervalMs = source.disabled ? null : pollIntervalMs(source, failures);
     const atMs = intervalMs === null ? null : nextPollAtMs({ intervalMs, failures }, Date.now());
     const polled = { ...state, next_poll_at: atMs === null ? null : new Date(atMs).toISOString() };
     const report = { revision, state: polled, ...(tools === undefined ? {} : { tools }) };
@@ -175,7 +193,12 @@ export class SourceObject extends DurableObject<Env> implements SourcePort {
     if (asked === undefined) return undefined;
     // Its client for MCP takes a while to start: no other request waits for that.
     const { serverConnections } = await import('./server-connections.ts');
+    const store = this.#store;
     const connections = serverConnections(asked, {
+      env: this.env,
+      archive: () => archiveStream(store),
+      kept: store,
+      waitUntil: (promise) => this.ctx.waitUntil(promise),
       onListChanged: () => void this.ctx.storage.setAlarm(Date.now() + LIST_CHANGED_DELAY_MS),
     });
     return { source: asked.source, connections };
@@ -211,12 +234,15 @@ function failed({ seen }: Asked, message: string): Found {
 }
 
 /** Null where it is not asked by itself. */
-function pollIntervalMs({ source }: Asked): number | null {
+function pollIntervalMs(source: ToolSource, failures: number): number | null {
   switch (source.kind) {
     case 'manifest':
       return source.url === undefined ? null : source.poll_interval_s * 1_000;
     case 'mcp_http':
       return source.poll_interval_s * 1_000;
+    case 'mcp_stdio':
+      // Each time it would need a sandbox; and it changes only with its files.
+      return failures === 0 ? null : FAILED_SERVER_INTERVAL_MS;
   }
 }
 

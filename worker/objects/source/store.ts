@@ -8,6 +8,18 @@ CREATE TABLE IF NOT EXISTS state (
   source TEXT NOT NULL,
   seen TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS sandbox (
+  n INTEGER PRIMARY KEY CHECK (n = 1),
+  id TEXT NOT NULL,
+  epoch INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS archive_part (
+  upload TEXT NOT NULL,
+  part INTEGER NOT NULL,
+  isWhole INTEGER NOT NULL DEFAULT 0,
+  bytes BLOB NOT NULL,
+  PRIMARY KEY (upload, part)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS push (
   id TEXT PRIMARY KEY,
   sentAtMs INTEGER NOT NULL
@@ -29,6 +41,8 @@ const RowSchema = z.object({
   source: z.string(),
   seen: z.string().transform((text) => SeenSchema.parse(JSON.parse(text))),
 });
+
+const SessionRowSchema = z.object({ id: z.string(), epoch: z.number() });
 
 const NOTHING: Seen = { revision: 0, etag: null, digest: null, failures: 0, pushedAtMs: 0 };
 
@@ -74,10 +88,47 @@ export class SourceObjectStore {
     );
   }
 
+  get session(): { id: string; epoch: number } | null {
+    const [row] = this.#sql.exec('SELECT id, epoch FROM sandbox').toArray();
+    return row === undefined ? null : SessionRowSchema.parse(row);
+  }
+
+  set session(session: { id: string; epoch: number } | null) {
+    this.#sql.exec('DELETE FROM sandbox');
+    if (session === null) return;
+    this.#sql.exec('INSERT INTO sandbox (n, id, epoch) VALUES (1, ?, ?)', session.id, session.epoch);
+  }
+
+  addArchivePart(upload: string, part: number, bytes: Uint8Array<ArrayBuffer>): void {
+    this.#sql.exec('INSERT INTO archive_part (upload, part, bytes) VALUES (?, ?, ?)', upload, part, bytes);
+  }
+
+  /** In the place of the one before. */
+  keepArchive(upload: string): void {
+    this.#storage.transactionSync(() => {
+      this.#sql.exec('DELETE FROM archive_part WHERE upload <> ?', upload);
+      this.#sql.exec('UPDATE archive_part SET isWhole = 1');
+    });
+  }
+
+  dropArchive(upload: string): void {
+    this.#sql.exec('DELETE FROM archive_part WHERE upload = ?', upload);
+  }
+
+  /** Of the archive that is whole. */
+  archivePart(part: number): Uint8Array | undefined {
+    const [row] = this.#sql
+      .exec('SELECT bytes FROM archive_part WHERE isWhole = 1 AND part = ?', part)
+      .toArray();
+    return row?.bytes instanceof ArrayBuffer ? new Uint8Array(row.bytes) : undefined;
+  }
+
   async clear(): Promise<void> {
     await this.#storage.deleteAlarm();
     this.#sql.exec('DELETE FROM state');
     this.#sql.exec('DELETE FROM push');
+    this.#sql.exec('DELETE FROM sandbox');
+    this.#sql.exec('DELETE FROM archive_part');
   }
 
   #row(): z.infer<typeof RowSchema> | undefined {

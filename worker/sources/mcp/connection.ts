@@ -19,11 +19,15 @@ export interface McpCall {
 export class McpConnection {
   readonly #client: Client;
   #isOpen = true;
+  /** Called once, when it has ended. */
+  onEnded: () => void = () => undefined;
 
   private constructor(client: Client) {
     this.#client = client;
     client.onclose = () => {
+      if (!this.#isOpen) return;
       this.#isOpen = false;
+      this.onEnded();
     };
   }
 

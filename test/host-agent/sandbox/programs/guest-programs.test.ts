@@ -173,3 +173,32 @@ test('what cannot be started says why', async () => {
     detail: expect.stringContaining('ENOENT'),
   });
 });
+
+test('a process with pipes is written to, waits for its reader, and ends when it is stopped', async () => {
+  const programs = programsOf();
+  const script = 'while read -r line; do echo "got $line"; echo "saw $line" >&2; done';
+  const process = must(
+    await programs.openPipe('prc_pipe', {
+      argv: ['bash', '-c', script],
+      cwd: null,
+      environment: { COLOUR: 'red' },
+    }),
+  );
+  const output = reader(process);
+  await process.write(Buffer.from('one\ntwo '));
+  await process.write(Buffer.from('parts\n'));
+  await output.shows('got two parts');
+  await output.shows('saw two parts');
+  expect(programs.processes().map(({ id }) => id)).toContain('prc_pipe');
+  output.stop();
+  await process.stop(0);
+  expect(await process.ended).toMatchObject({ signal: 'SIGKILL' });
+
+  const large = must(
+    await programs.openPipe('prc_large', { argv: ['seq', '200000'], cwd: null, environment: {} }),
+  );
+  const all = reader(large);
+  await all.done;
+  expect(all.text()).toBe(Array.from({ length: 200_000 }, (_, n) => `${n + 1}\n`).join(''));
+  expect(await large.ended).toMatchObject({ exitCode: 0 });
+});

@@ -100,6 +100,7 @@ export class Sources {
   }
 }
 
-function stateOf({ refreshed_at, tool_count, broken_count, problems, server }: ToolSource) {
-  return { refreshed_at, tool_count, broken_count, problems, server };
+function stateOf(source: ToolSource) {
+  const { refreshed_at, tool_count, broken_count, problems, server, archive_bytes } = source;
+  return { refreshed_at, tool_count, broken_count, problems, server, archive_bytes };
 }
