@@ -72,6 +72,11 @@ export const ERRORS = {
     reason: 'the tool is disabled, broken, or executed by its caller',
   },
   approval_required: { status: 403, retryable: false, reason: 'the tool needs an approval for each call' },
+  approval_decided: {
+    status: 409,
+    retryable: false,
+    reason: 'the call does not wait for an approval any more',
+  },
   image_not_found: { status: 422, retryable: false, reason: 'no host has this image' },
   // Files of a session
   is_directory: { status: 409, retryable: false, reason: 'the path names a directory' },

@@ -1,5 +1,6 @@
 /** An execution: the request for one, its result, and the events of its stream. */
 import * as z from 'zod';
+import { ApprovalSchema } from './approval.ts';
 import { EnvelopeSchema } from './dsse.ts';
 import { ExecutionIdSchema, SessionIdSchema } from './ids.ts';
 import { ExecutionStatusSchema } from './lifecycle.ts';
@@ -80,6 +81,8 @@ export const ExecutionSchema = z.object({
   duration_ms: z.number().nullable(),
   timings_ms: z.object({ admit: z.number(), place: z.number(), exec: z.number() }).nullable(),
   receipt: EnvelopeSchema.nullable(),
+  /** Of one that waits for an approval, or was refused for want of it. */
+  approval: ApprovalSchema.optional(),
 });
 export type Execution = z.infer<typeof ExecutionSchema>;
 

@@ -10,6 +10,7 @@ export const SCOPES = {
   'tools:client': 'see registered tools that the caller executes itself',
   'tools:mcp': 'call tools of MCP servers',
   'usage:read': 'read what the tenant used and what limits it has',
+  'tools:approve': 'approve or deny calls that others make of tools that need it',
   'tools:write': 'register, replace and remove tools, and the sources of tools',
 } as const;
 

@@ -1,4 +1,6 @@
 /** The bindings of the Worker. Text bindings hold JSON or keys; they are parsed once in `configuration.ts`. */
+
+import type { ApprovalsPort } from './objects/approvals/port.ts';
 import type { AuditPort } from './objects/audit/port.ts';
 import type { CataloguePort } from './objects/catalogue/port.ts';
 import type { RunNamespace } from './objects/engine/run-namespace.ts';
@@ -26,6 +28,7 @@ export interface Env {
   /** Runs of workflows, on the engine of Workflows. */
   WORKFLOW_RUN: RunNamespace;
   SOURCE: ObjectNamespace<SourcePort>;
+  APPROVALS: ObjectNamespace<ApprovalsPort>;
   AUDIT: ObjectNamespace<AuditPort>;
   /** Origin of this edge, `iss` of its grants, for example `https://sandgate.example.com`. */
   EDGE_ORIGIN: string;

@@ -1,6 +1,7 @@
 /** The Worker: the gateway's app, and the classes of its objects. */
 import { createApp } from './app.ts';
 
+export { ApprovalsObject } from './objects/approvals/object.ts';
 export { AuditObject } from './objects/audit/object.ts';
 export { CatalogueObject } from './objects/catalogue/object.ts';
 export { HostObject } from './objects/host/object.ts';

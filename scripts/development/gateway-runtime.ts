@@ -16,6 +16,7 @@ const DURABLE_OBJECTS = {
   SNAPSHOT_INDEX: 'SnapshotsObject',
   WORKFLOW: 'WorkflowObject',
   SOURCE: 'SourceObject',
+  APPROVALS: 'ApprovalsObject',
   AUDIT: 'AuditObject',
 };
 

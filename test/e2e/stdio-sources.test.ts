@@ -21,21 +21,24 @@ const ToolListSchema = z.object({ tools: z.array(z.object({ name: z.string() }))
 const IMAGE_TIMEOUT_MS = 600_000;
 const TIMEOUT_MS = 180_000;
 
-let dir: string;
+let dir: string | undefined;
 let archive: Buffer<ArrayBuffer>;
 
 beforeAll(async () => {
   await setUpImages(['node'], locations(process.env), silentProgress);
-  dir = await mkdtemp(join(tmpdir(), 'sandgate-servers-'));
+  const made = await mkdtemp(join(tmpdir(), 'sandgate-servers-'));
+  dir = made;
   const install = ['install', '--prefix', '.', '--no-audit', '--no-fund', '--ignore-scripts', ...PACKAGES];
-  expect(await run('npm', install, { cwd: dir })).toMatchObject({ exitCode: 0 });
-  await mkdir(join(dir, 'data'));
-  await writeFile(join(dir, 'data', 'hello.txt'), 'hello from a file\n');
+  expect(await run('npm', install, { cwd: made })).toMatchObject({ exitCode: 0 });
+  await mkdir(join(made, 'data'));
+  await writeFile(join(made, 'data', 'hello.txt'), 'hello from a file\n');
   const pack = ['cf', 'servers.tar', 'node_modules', 'data'];
-  expect(await run('tar', pack, { cwd: dir })).toMatchObject({ exitCode: 0 });
-  archive = Buffer.from(await readFile(join(dir, 'servers.tar')));
+  expect(await run('tar', pack, { cwd: made })).toMatchObject({ exitCode: 0 });
+  archive = Buffer.from(await readFile(join(made, 'servers.tar')));
 }, IMAGE_TIMEOUT_MS);
-afterAll(() => rm(dir, { recursive: true, force: true }));
+afterAll(async () => {
+  if (dir !== undefined) await rm(dir, { recursive: true, force: true });
+});
 
 const stack = useStack();
 

@@ -172,6 +172,7 @@ describe('the list of errors', () => {
         "source_owned 409 false",
         "tool_unavailable 409 false",
         "approval_required 403 false",
+        "approval_decided 409 false",
         "image_not_found 422 false",
         "is_directory 409 false",
         "not_a_directory 409 false",

@@ -2,7 +2,7 @@
 import type { CallToolResult } from '@modelcontextprotocol/server';
 import * as z from 'zod';
 import { utf8 } from '../../shared/encoding.ts';
-import { type Outcome, success } from '../../shared/errors.ts';
+import { failure, type Outcome, success } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { newId, newSessionId } from '../../shared/ids.ts';
 import { CreateSessionSchema } from '../../shared/session.ts';
@@ -10,6 +10,7 @@ import { without } from '../formats/json-schema.ts';
 import { mcpTool } from '../formats/mcp.ts';
 import { withoutAbsent } from '../formats/nulls.ts';
 import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
+import { approvedOutcome } from '../routes/approved-call.ts';
 import { attendedCall, stopCall } from '../routes/attended-call.ts';
 import { UNSAFE } from '../routes/object-calls.ts';
 import { type OwnSession, ownSession } from '../routes/own-session.ts';
@@ -77,9 +78,15 @@ async function run(
   const resolved = await resolveCall(
     exchange,
     { tool_name: name, arguments: args, ...(timeout_ms === undefined ? {} : { timeout_ms }) },
-    { root: '', scopes: session_id === undefined ? ['sessions:write'] : [] },
+    { root: '', scopes: session_id === undefined ? ['sessions:write'] : [], approval: 'asked' },
   );
   const body = resolved.call;
+  const { toApprove } = resolved;
+  if (toApprove !== undefined) {
+    if (session_id !== undefined)
+      return approvedOutcome(exchange, await ownSession(exchange, session_id), toApprove);
+    return failure('approval_required', `${name} needs an approval for each call: name a session_id`);
+  }
   const idempotency = await keyOf(options, { name, args, timeout_ms }, context);
   if (session_id === undefined && resolved.performance !== undefined) {
     const sessionId = await newSessionId(exchange.configuration.tagKey, exchange.principal.tenant);

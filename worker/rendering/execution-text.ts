@@ -112,7 +112,10 @@ function statusText(execution: Execution, status: ExecutionStatus): string {
     case 'cancelled':
       return `cancelled, it never started${reason}`;
     case 'refused':
-      return `refused by the host, nothing ran${reason}`;
+      // By the host, or by a person.
+      return execution.error === null
+        ? `refused by the host, nothing ran${reason}`
+        : `refused, nothing ran${causeOf(execution)}`;
     case 'unknown':
       return `unknown, it was started and its end was not seen: it may have had effects${reason}`;
     case 'succeeded':

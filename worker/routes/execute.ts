@@ -11,6 +11,7 @@ import { invalid } from '../middleware/body.ts';
 import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { type ResolvedCall, resolveCall } from '../tools/resolve-call.ts';
+import { askApproval } from './approved-call.ts';
 import { edgeRun } from './edge-call.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
 import { type OwnSession, ownSession } from './own-session.ts';
@@ -54,25 +55,26 @@ const executeInSession = defineRoute({
   answers: {
     200: EXECUTED,
     202: {
-      description: 'Accepted; `Location` is where it can be read',
+      description: 'Accepted, or waiting for an approval; `Location` is where it can be read',
       content: { 'application/json': ExecutionSchema },
       headers: ['Location'],
     },
   },
   errors: ['not_found', ...EXECUTE_ERRORS],
   handle: async (exchange, { params, body, raw }) => {
-    const resolved = await resolveCall(exchange, body);
+    const resolved = await resolveCall(exchange, body, { approval: 'asked' });
     const session = await ownSession(exchange, params.session_id);
-    const input = {
-      resolved,
-      body: withMode(exchange.request, resolved.call),
-      idempotency: await idempotencyOf({
-        header: exchange.request.headers.get('Idempotency-Key'),
-        route: `POST /v1/sessions/${session.sessionId}/execute`,
-        subject: exchange.principal.subject,
-        body: raw.bytes,
-      }),
-    };
+    const idempotency = await idempotencyOf({
+      header: exchange.request.headers.get('Idempotency-Key'),
+      route: `POST /v1/sessions/${session.sessionId}/execute`,
+      subject: exchange.principal.subject,
+      body: raw.bytes,
+    });
+    if (resolved.toApprove !== undefined) {
+      const about = { call: resolved.toApprove, idempotency, claims: false };
+      return executionReply(unwrap(await askApproval(exchange, session, about)), true);
+    }
+    const input = { resolved, body: withMode(exchange.request, resolved.call), idempotency };
     return unwrap(await runIn(exchange, session, input));
   },
 });

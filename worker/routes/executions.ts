@@ -20,7 +20,7 @@ import {
 import { Refusal, unwrap } from '../middleware/refusal.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
 import { TOOL_SCOPES } from './execute.ts';
-import { SAFE, UNSAFE } from './object-calls.ts';
+import { approvalCalls, SAFE, UNSAFE } from './object-calls.ts';
 import { executionIdOf, notFound, ownSession } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute } from './route.ts';
@@ -72,7 +72,10 @@ const getExecution = defineRoute({
       (stub) => stub.getExecution(session.caller, executionId, query.encoding),
       SAFE,
     );
-    return reply(200, unwrap(execution));
+    if (execution.ok || execution.code !== 'not_found') return reply(200, unwrap(execution));
+    const place = { sessionId: session.sessionId, executionId };
+    const waiting = approvalCalls(exchange.env, session.caller.tenant);
+    return reply(200, unwrap(await waiting((stub) => stub.find(session.caller, place), SAFE)));
   },
 });
 
@@ -250,7 +253,11 @@ const interrupt = defineRoute({
       (stub) => stub.interrupt(session.caller, body.execution_id ?? null),
       SAFE,
     );
-    return reply(200, unwrap(stopped));
+    if (stopped.ok || stopped.code !== 'not_found' || body.execution_id === undefined)
+      return reply(200, unwrap(stopped));
+    const place = { sessionId: session.sessionId, executionId: body.execution_id };
+    const waiting = approvalCalls(exchange.env, session.caller.tenant);
+    return reply(200, unwrap(await waiting((stub) => stub.cancel(session.caller, place), UNSAFE)));
   },
 });
 

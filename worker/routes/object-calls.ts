@@ -4,6 +4,7 @@ import type { Configuration } from '../configuration.ts';
 import type { Env } from '../env.ts';
 import { invalid } from '../middleware/body.ts';
 import { callObject } from '../middleware/call-object.ts';
+import type { ApprovalsPort } from '../objects/approvals/port.ts';
 import type { CataloguePort } from '../objects/catalogue/port.ts';
 import type { HostPort } from '../objects/host/port.ts';
 import type { PoolPort } from '../objects/pool/port.ts';
@@ -44,6 +45,10 @@ export function catalogueCalls(env: Env, tenant: string): ObjectCalls<CatalogueP
 /** Only for a host that a pool knows: no object wakes for one that was made up. */
 export function hostCalls(env: Env, hostId: string): ObjectCalls<HostPort> {
   return (method, about) => callObject(() => method(env.HOST.getByName(hostId)), about);
+}
+
+export function approvalCalls(env: Env, tenant: string): ObjectCalls<ApprovalsPort> {
+  return (method, about) => callObject(() => method(env.APPROVALS.getByName(tenant)), about);
 }
 
 export function sourceCalls(env: Env, owner: SourceOwner): ObjectCalls<SourcePort> {

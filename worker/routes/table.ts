@@ -1,5 +1,6 @@
 /** All routes: the router is made from this table, and so is the description of the API. */
 import { apiKeyRoutes } from './api-keys.ts';
+import { approvalRoutes } from './approvals.ts';
 import { auditRoutes } from './audit.ts';
 import { documentRoutes } from './documents.ts';
 import { executeRoutes } from './execute.ts';
@@ -40,6 +41,7 @@ const described: Route[] = [
   ...toolRegistryRoutes,
   ...toolSourceRoutes,
   sourceWebhook,
+  ...approvalRoutes,
   toolCalls,
   ...workflowRoutes,
   mcp,

@@ -18,7 +18,8 @@ import { imagesOf } from '../rendering/images.ts';
 import { type CallAnswer, messagesOf } from '../tool-calls/messages.ts';
 import { type CheckedCall, type PreparedCall, prepareCalls } from '../tool-calls/prepare.ts';
 import { AssistantMessageSchema, requestedCalls } from '../tool-calls/requested-calls.ts';
-import { type AttendedCall, acceptCall, attendedCall, awaitCall } from './attended-call.ts';
+import { approvedOutcome } from './approved-call.ts';
+import { acceptCall, attendedCall, awaitCall } from './attended-call.ts';
 import { EXECUTE_ERRORS, TOOL_SCOPES } from './execute.ts';
 import { SAFE } from './object-calls.ts';
 import { type OwnSession, ownSession } from './own-session.ts';
@@ -94,6 +95,9 @@ export const toolCalls = defineRoute({
   },
 });
 
+/** Resolves at its end. */
+type TakenCall = () => Promise<Outcome<Execution>>;
+
 interface Run {
   exchange: Exchange<'tenant'>;
   session: OwnSession;
@@ -112,35 +116,46 @@ async function runCalls(run: Run): Promise<Outcome<Execution>[]> {
     // Somebody else's session answers like a missing one also where nothing would run.
     unwrap(await session.call((stub) => stub.describe(session.caller), SAFE));
   }
-  const accepted: Outcome<AttendedCall>[] = [];
-  let before: { tool: string; calls: AttendedCall[] } = { tool: '', calls: [] };
+  const accepted: Outcome<TakenCall>[] = [];
+  let before: { tool: string; calls: TakenCall[] } = { tool: '', calls: [] };
   for (const [index, { call }] of prepared.entries()) {
     const tool = call.ok && call.value.performance === undefined ? call.value.call.tool_name : before.tool;
     if (tool !== before.tool) {
-      await Promise.all(before.calls.map(awaitCall));
+      await Promise.all(before.calls.map((end) => end()));
       before = { tool, calls: [] };
     }
     const taken = call.ok ? await accept(run, index, call.value) : call;
     if (taken.ok) before.calls.push(taken.value);
     accepted.push(taken);
   }
-  return Promise.all(accepted.map(async (call) => (call.ok ? awaitCall(call.value) : call)));
+  return Promise.all(accepted.map(async (call) => (call.ok ? call.value() : call)));
 }
 
 async function accept(
   { exchange, session, keyOf }: Run,
   index: number,
   call: CheckedCall,
-): Promise<Outcome<AttendedCall>> {
+): Promise<Outcome<TakenCall>> {
+  const { toApprove } = call;
+  if (toApprove !== undefined) return success(once(() => approvedOutcome(exchange, session, toApprove)));
   const attended = attendedCall(exchange, session, {
     body: call.call,
     idempotency: await keyOf(index),
     resolved: call,
   });
   const outcome = await acceptCall(attended);
-  if (outcome.ok) return success(attended);
+  if (outcome.ok) return success(once(() => awaitCall(attended)));
   if (ENDS_THE_REQUEST.has(outcome.code)) throw new Refusal(outcome);
   return outcome;
+}
+
+/** However often its end is asked for. */
+function once(end: TakenCall): TakenCall {
+  let ending: ReturnType<TakenCall> | undefined;
+  return () => {
+    ending ??= end();
+    return ending;
+  };
 }
 
 /** Failures that are the client's to mend: the model cannot. */

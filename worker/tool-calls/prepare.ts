@@ -73,7 +73,7 @@ function prepared(
   return refusedAsValue(() =>
     stored === undefined && ToolNameSchema.safeParse(requested.name).success
       ? { call: checkCall(context, call, place), calledAs: null, finish: (execution: Execution) => execution }
-      : resolveStored(context, { call, stored }, place),
+      : resolveStored(context, { call, stored }, { ...place, approval: 'asked' }),
   );
 }
 

@@ -23,6 +23,10 @@ export interface CallPlace {
   root?: string;
   /** Who calls: a client or its model, or code in a session. */
   caller?: ToolCaller;
+  /**
+   * What becomes of a call that needs an approval: it is refused, unless who resolves it can ask for one, or has one.
+   */
+  approval?: 'asked' | 'given';
 }
 
 const MAX_NAME_CHARACTERS = 128;

@@ -18,6 +18,19 @@ import { mayBeCalledBy, mayUse, type ToolCaller } from './policy.ts';
 
 type Call = Pick<Execute, 'tool_name' | 'arguments'> & { timeout_ms?: number };
 
+/** Which tool it is, for an approval that is given later: another definition is another tool. */
+export interface ToolIdentity {
+  name: string;
+  version: string;
+  digest: string;
+}
+
+export interface CallToApprove {
+  identity: ToolIdentity;
+  arguments: Record<string, unknown>;
+  timeoutMs: number;
+}
+
 export interface ResolvedCall<C extends Call> {
   /** What the session is asked to run. */
   call: C;
@@ -26,6 +39,10 @@ export interface ResolvedCall<C extends Call> {
   performance?: EdgePerformance;
   /** The result as the tool promises it, or said to be otherwise. */
   finish: (execution: Execution) => Execution;
+  /** Of a registered tool. */
+  identity?: ToolIdentity;
+  /** It must not be made: somebody has to be asked first. Only where `place.approval` says so. */
+  toApprove?: CallToApprove | undefined;
 }
 
 const asItIs = (execution: Execution) => execution;
@@ -56,14 +73,14 @@ export async function storedTools(
 export function checkStored(
   context: ResolveContext,
   { call, stored }: { call: Call; stored: StoredTool | undefined },
-  { scopes = [], root = 'body.', caller = 'direct' }: CallPlace = {},
+  { scopes = [], root = 'body.', caller = 'direct', approval }: CallPlace = {},
 ): StoredTool {
   // A tool that the caller may not use answers like a missing one.
   if (stored === undefined || !mayUse(context.principal, guardOf(stored.tool))) {
     throw toolNotFound(context.principal, call.tool_name, root);
   }
   requireScopes(context.principal, scopes, context.configuration);
-  requireUsable(stored.tool);
+  requireUsable(stored.tool, approval);
   requireCaller(stored.tool, caller);
   requireValid(stored.tool, call.arguments, `${root}arguments`);
   return stored;
@@ -80,36 +97,35 @@ export function resolveStored<C extends Call>(
   const timeoutMs = call.timeout_ms ?? DEFAULT_TIMEOUT_MS;
   const timed = { ...call, timeout_ms: timeoutMs === DEFAULT_TIMEOUT_MS ? tool.timeout_ms : timeoutMs };
   const calledAs = { name: tool.name, version: tool.version };
+  const identity = { ...calledAs, digest: tool.updated_at };
+  const asks = place.approval === 'asked' && tool.approval === 'required';
+  const toApprove = asks ? { identity, arguments: call.arguments, timeoutMs: timed.timeout_ms } : undefined;
   const finish = (execution: Execution) => finished(tool, execution);
+  const common = { calledAs, finish, identity, toApprove };
   if (tool.kind === 'http') {
-    return {
-      call: timed,
-      calledAs,
-      finish,
-      performance: httpPerformance(context, { stored, call: timed, path }),
-    };
+    return { ...common, call: timed, performance: httpPerformance(context, { stored, call: timed, path }) };
   }
   if (tool.kind === 'mcp') {
     requireFit(call.arguments, path);
-    return { call: timed, calledAs, finish, performance: mcpPerformance(context, tool, timed) };
+    return { ...common, call: timed, performance: mcpPerformance(context, tool, timed) };
   }
   if (tool.kind !== 'code')
     throw new Refusal(failure('tool_unavailable', `${tool.name} is executed by its caller`));
   const cell = codeCell(tool, call.arguments);
   requireFit({ code: cell.code }, path);
-  return { call: { ...timed, tool_name: cell.tool, arguments: { code: cell.code } }, calledAs, finish };
+  return { ...common, call: { ...timed, tool_name: cell.tool, arguments: { code: cell.code } } };
 }
 
 function guardOf(tool: RegisteredTool) {
   return { requiredScopes: tool.required_scopes, category: tool.category };
 }
 
-function requireUsable(tool: RegisteredTool): void {
+function requireUsable(tool: RegisteredTool, approval: CallPlace['approval']): void {
   if (tool.status === 'broken') {
     throw new Refusal(failure('tool_unavailable', `${tool.name} is broken: ${tool.reason ?? 'unknown'}`));
   }
   if (tool.status === 'disabled') throw new Refusal(failure('tool_unavailable', `${tool.name} is disabled`));
-  if (tool.approval === 'required') {
+  if (tool.approval === 'required' && approval === undefined) {
     throw new Refusal(failure('approval_required', `${tool.name} needs an approval for each call`));
   }
 }

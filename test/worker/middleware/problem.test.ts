@@ -38,6 +38,7 @@ const TABLE = {
   tool_exists: [409, false],
   tool_unavailable: [409, false],
   approval_required: [403, false],
+  approval_decided: [409, false],
   image_not_found: [422, false],
   no_host_available: [503, true],
   host_unresponsive: [504, true],

@@ -313,7 +313,8 @@ describe('what cannot be called', () => {
 
   test('a tool that needs an approval does not run without one', async () => {
     await registered({ ...ADD, name: 'approved', approval: 'required' });
-    expect(problemIn(await execute('approved', { a: 1, b: 2 }))).toMatchObject({ code: 'approval_required' });
+    const waiting = await execute('approved', { a: 1, b: 2 });
+    expect(waiting.json).toMatchObject({ status: 'waiting', approval: { status: 'waiting' } });
     expect(ran).toEqual([]);
   });
 });

@@ -113,7 +113,7 @@ export class Executions {
     const nowMs = Date.now();
     const record: ExecutionRecord = {
       n: this.#lastNumber + 1,
-      executionId: newId('exe'),
+      executionId: input.executionId ?? newId('exe'),
       tool: tool.data,
       toolVersion: BUILT_IN_TOOLS[tool.data].version,
       calledAs: input.calledAs ?? null,

@@ -4,7 +4,7 @@ import type { Program, ToolResult } from '../../../shared/code-mode.ts';
 import type { Envelope } from '../../../shared/dsse.ts';
 import type { ErrorCode, Outcome } from '../../../shared/errors.ts';
 import { ExecuteSchema, type Execution } from '../../../shared/execution.ts';
-import { TenantSchema } from '../../../shared/ids.ts';
+import { ExecutionIdSchema, TenantSchema } from '../../../shared/ids.ts';
 import type { ReceiptExportSchema } from '../../../shared/receipt-verify.ts';
 import type { Session, SizedSession, UpdateSession } from '../../../shared/session.ts';
 import type { Caller } from '../caller.ts';
@@ -33,6 +33,8 @@ export const ExecuteInputSchema = z.strictObject({
   calledAs: CalledAsSchema.nullable().optional(),
   idempotency: z.strictObject({ key: z.string(), fingerprint: z.string() }).nullable(),
   requestId: z.string(),
+  /** Of a call that waited elsewhere under this id; a new one without it. */
+  executionId: ExecutionIdSchema.optional(),
   /** When the front received the request, in milliseconds since the epoch. */
   admittedMs: z.number(),
 });

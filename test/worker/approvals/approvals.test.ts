@@ -1,0 +1,288 @@
+import { runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { ApprovalListSchema } from '../../../shared/approval.ts';
+import { type Execution, ExecutionSchema } from '../../../shared/execution.ts';
+import { SessionSchema } from '../../../shared/session.ts';
+import type { HostDouble, Script } from '../../fixtures/host-double/host-double.ts';
+import { ALL_SCOPES, tokenOf } from '../fixture-issuer.ts';
+import { api, problemIn } from '../harness/api.ts';
+import { connectFakeHost } from '../harness/fake-host.ts';
+import { call, rpc } from '../mcp/rpc.ts';
+
+let host: HostDouble;
+let sessionId: string;
+const ran: string[] = [];
+
+const script: Script = async (execution) => {
+  execution.started();
+  ran.push(String(execution.arguments.code));
+  execution.part('value', '{"sum":3}');
+  return execution.finish();
+};
+
+const tokenFor = (sub: string, scope = ALL_SCOPES, tenant = 'acme') =>
+  tokenOf({ claims: { tenant, sub, scope } });
+
+const ADD = {
+  name: 'add',
+  description: 'Adds',
+  kind: 'code',
+  language: 'python',
+  code: 'def main(a, b):\n    return {"sum": a + b}\n',
+  approval: 'required',
+};
+const ASK = {
+  name: 'ask',
+  description: 'Asks another service',
+  kind: 'http',
+  url: 'https://api.example.com/v1',
+  method: 'POST',
+  approval: 'required',
+};
+
+async function put(tool: { name: string; [field: string]: unknown }): Promise<void> {
+  const body = { ...tool };
+  const answer = await api('PUT', `/v1/tools/${tool.name}`, { token: await tokenFor('alice'), body });
+  expect(answer.status, answer.text).toBeLessThan(300);
+}
+
+beforeAll(async () => {
+  host = await connectFakeHost({ script });
+  const created = await api('POST', '/v1/sessions', { token: await tokenFor('alice'), body: {} });
+  sessionId = SessionSchema.parse(created.json).session_id;
+  await put(ADD);
+  await put(ASK);
+});
+afterEach(() => {
+  expect(host.failures).toEqual([]);
+  ran.length = 0;
+  vi.restoreAllMocks();
+});
+afterAll(() => host.close());
+
+async function ask(
+  tool_name: string,
+  args: object,
+  headers: Record<string, string> = {},
+): Promise<Execution> {
+  const body = { tool_name, arguments: args };
+  const options = { token: await tokenFor('alice'), body, headers };
+  const answer = await api('POST', `/v1/sessions/${sessionId}/execute`, options);
+  expect(answer.status, answer.text).toBe(202);
+  const execution = ExecutionSchema.parse(answer.json);
+  expect(answer.headers.get('location')).toBe(
+    `/v1/sessions/${sessionId}/executions/${execution.execution_id}`,
+  );
+  return execution;
+}
+
+async function decide(executionId: string, body: object, token?: string) {
+  const options = { token: token ?? (await tokenFor('bob')), body };
+  return api('POST', `/v1/executions/${executionId}/approval`, options);
+}
+
+async function read(executionId: string): Promise<Execution> {
+  const path = `/v1/sessions/${sessionId}/executions/${executionId}`;
+  return ExecutionSchema.parse((await api('GET', path, { token: await tokenFor('alice') })).json);
+}
+
+async function ended(executionId: string): Promise<Execution> {
+  return vi.waitFor(
+    async () => {
+      const execution = await read(executionId);
+      expect(['waiting', 'queued', 'granted', 'running']).not.toContain(execution.status);
+      return execution;
+    },
+    { timeout: 15_000, interval: 50 },
+  );
+}
+
+describe('a call of a tool that needs an approval', () => {
+  test('waits, and is made once another subject approves', async () => {
+    const waiting = await ask('add', { a: 1, b: 2 });
+    expect(waiting).toMatchObject({
+      status: 'waiting',
+      tool_name: 'add',
+      started_at: null,
+      approval: { status: 'waiting', decided_by: null },
+    });
+    const listed = await api('GET', '/v1/approvals?status=waiting', { token: await tokenFor('bob') });
+    expect(ApprovalListSchema.parse(listed.json).approvals).toMatchObject([
+      {
+        execution_id: waiting.execution_id,
+        session_id: sessionId,
+        tool_name: 'add',
+        arguments: { a: 1, b: 2 },
+        requested_by: 'alice',
+      },
+    ]);
+    expect(ran).toEqual([]);
+    const own = await decide(waiting.execution_id, { decision: 'approve' }, await tokenFor('alice'));
+    expect(problemIn(own).code).toBe('forbidden');
+    const approved = await decide(waiting.execution_id, { decision: 'approve', reason: 'fine' });
+    expect(approved.status, approved.text).toBe(200);
+    expect(approved.json).toMatchObject({
+      approval: { status: 'approved', decided_by: 'bob', reason: 'fine' },
+    });
+    expect(await ended(waiting.execution_id)).toMatchObject({
+      execution_id: waiting.execution_id,
+      status: 'succeeded',
+      tool_name: 'add',
+      structured: { sum: 3 },
+    });
+    expect(ran).toHaveLength(1);
+    expect(problemIn(await decide(waiting.execution_id, { decision: 'deny' })).code).toBe('approval_decided');
+  });
+
+  test('that is made at the edge is made by its id too', async () => {
+    const requests: string[] = [];
+    vi.spyOn(globalThis, 'fetch').mockImplementation(async (input, init) => {
+      requests.push(await new Request(input, init).text());
+      return Response.json({ done: true });
+    });
+    const waiting = await ask('ask', { q: 'x' });
+    expect(requests).toEqual([]);
+    await decide(waiting.execution_id, { decision: 'approve' });
+    expect(await ended(waiting.execution_id)).toMatchObject({
+      status: 'succeeded',
+      structured: { done: true },
+    });
+    expect(requests).toEqual(['{"q":"x"}']);
+  });
+
+  test('is refused where it is denied, cancelled or forgotten, and nothing runs', async () => {
+    const denied = await ask('add', { a: 1, b: 2 });
+    await decide(denied.execution_id, { decision: 'deny', reason: 'too dear' });
+    expect(await read(denied.execution_id)).toMatchObject({
+      status: 'refused',
+      reason: 'approval_denied',
+      error: { name: 'ApprovalDenied', message: 'too dear' },
+      approval: { status: 'denied', decided_by: 'bob' },
+    });
+    const cancelled = await ask('add', { a: 1, b: 2 });
+    const body = { execution_id: cancelled.execution_id };
+    const options = { token: await tokenFor('alice'), body };
+    expect((await api('POST', `/v1/sessions/${sessionId}/interrupt`, options)).status).toBe(200);
+    expect(await read(cancelled.execution_id)).toMatchObject({ status: 'cancelled' });
+    expect(problemIn(await decide(cancelled.execution_id, { decision: 'approve' })).code).toBe(
+      'approval_decided',
+    );
+
+    const forgotten = await ask('add', { a: 1, b: 2 });
+    const stub = env.APPROVALS.get(env.APPROVALS.idFromName('acme'));
+    await runInDurableObject(stub, (_, state) => {
+      state.storage.sql.exec(
+        'UPDATE approval SET expiresAtMs = 1 WHERE executionId = ?',
+        forgotten.execution_id,
+      );
+    });
+    expect(await runDurableObjectAlarm(stub)).toBe(true);
+    expect(await read(forgotten.execution_id)).toMatchObject({
+      status: 'refused',
+      reason: 'approval_expired',
+    });
+    expect(problemIn(await decide(forgotten.execution_id, { decision: 'approve' })).code).toBe(
+      'approval_decided',
+    );
+    expect(ran).toEqual([]);
+  });
+
+  test('is not made where the tool is another one by then, or its caller’s right to it is gone', async () => {
+    const waiting = await ask('add', { a: 1, b: 2 });
+    await put({ ...ADD, code: 'def main(a, b):\n    return "something else"\n' });
+    await decide(waiting.execution_id, { decision: 'approve' });
+    expect(await ended(waiting.execution_id)).toMatchObject({
+      status: 'refused',
+      reason: 'not_made',
+      error: { message: expect.stringContaining('another tool') },
+    });
+    const second = await ask('add', { a: 1, b: 2 });
+    await put({ ...ADD, required_scopes: ['tools:python', 'payments'] });
+    await decide(second.execution_id, { decision: 'approve' });
+    expect(await ended(second.execution_id)).toMatchObject({ status: 'refused', reason: 'not_made' });
+    expect(ran).toEqual([]);
+    await put(ADD);
+  });
+
+  test('is checked before it is taken, and taken once with its key', async () => {
+    const options = { token: await tokenFor('alice'), body: { tool_name: 'add', arguments: { a: 1, b: 2 } } };
+    const once = await api('POST', '/v1/execute', options);
+    expect(problemIn(once).code).toBe('approval_required');
+    await put({ ...ADD, input_schema: { type: 'object', required: ['a'] } });
+    const wrong = { ...options, body: { tool_name: 'add', arguments: {} } };
+    expect(problemIn(await api('POST', `/v1/sessions/${sessionId}/execute`, wrong)).code).toBe(
+      'invalid_request',
+    );
+    await put(ADD);
+    const first = await ask('add', { a: 5, b: 5 }, { 'Idempotency-Key': 'approve-1' });
+    const again = await ask('add', { a: 5, b: 5 }, { 'Idempotency-Key': 'approve-1' });
+    expect(again.execution_id).toBe(first.execution_id);
+    const other = {
+      token: await tokenFor('alice'),
+      body: { tool_name: 'add', arguments: { a: 6 } },
+      headers: { 'Idempotency-Key': 'approve-1' },
+    };
+    expect(problemIn(await api('POST', `/v1/sessions/${sessionId}/execute`, other)).code).toBe(
+      'idempotency_conflict',
+    );
+    await decide(first.execution_id, { decision: 'deny' });
+  });
+
+  test('is nobody else’s business', async () => {
+    const waiting = await ask('add', { a: 1, b: 2 });
+    const foreign = await tokenFor('bob', ALL_SCOPES, 'globex');
+    expect(problemIn(await decide(waiting.execution_id, { decision: 'approve' }, foreign)).code).toBe(
+      'not_found',
+    );
+    expect((await api('GET', '/v1/approvals', { token: foreign })).json).toEqual({ approvals: [] });
+    const without = await tokenFor('bob', 'tools:python tools:write sessions:read');
+    expect(problemIn(await decide(waiting.execution_id, { decision: 'approve' }, without)).code).toBe(
+      'insufficient_scope',
+    );
+    const path = `/v1/sessions/${sessionId}/executions/${waiting.execution_id}`;
+    expect((await api('GET', path, { token: await tokenFor('bob') })).status).toBe(404);
+    await decide(waiting.execution_id, { decision: 'deny' });
+  });
+});
+
+describe('a model', () => {
+  test('is told that its call waits, and gets the result by the same call once it is approved', async () => {
+    const token = await tokenFor('alice');
+    const body = {
+      tool_calls: [{ id: 'c1', type: 'function', function: { name: 'add', arguments: '{"a":7,"b":8}' } }],
+    };
+    const path = `/v1/sessions/${sessionId}/tool_calls`;
+    const first = await api('POST', path, { token, body });
+    expect(first.text).toContain('error: approval_required: add needs an approval');
+    const [executionId = ''] = /exe_[A-Za-z0-9_-]{22}/.exec(first.text) ?? [];
+    expect((await api('POST', path, { token, body })).text).toContain(executionId);
+    expect(ran).toEqual([]);
+    await decide(executionId, { decision: 'approve' });
+    const result = await api('POST', path, { token, body });
+    expect(result.json).toMatchObject({
+      messages: [{ tool_call_id: 'c1', content: '{"sum":3}' }],
+      calls: [{ execution_id: executionId, status: 'succeeded' }],
+    });
+    expect(ran).toHaveLength(1);
+    // It had its result: the same call once more is another one.
+    const another = await api('POST', path, { token, body });
+    expect(another.text).toContain('approval_required');
+    expect(another.text).not.toContain(executionId);
+    const [nextId = ''] = /exe_[A-Za-z0-9_-]{22}/.exec(another.text) ?? [];
+    await decide(nextId, { decision: 'deny', reason: 'once is enough' });
+    expect((await api('POST', path, { token, body })).text).toContain('once is enough');
+  });
+
+  test('over MCP needs a session for it', async () => {
+    const token = await tokenFor('alice');
+    const without = await rpc(call(1, 'add', { a: 1, b: 1 }), { token });
+    expect(without.text).toContain('name a session_id');
+    const waits = await rpc(call(2, 'add', { a: 1, b: 1, session_id: sessionId }), { token });
+    expect(waits.messages[0]?.result).toMatchObject({ isError: true });
+    const [executionId = ''] = /exe_[A-Za-z0-9_-]{22}/.exec(waits.text) ?? [];
+    await decide(executionId, { decision: 'approve' });
+    const done = await rpc(call(3, 'add', { a: 1, b: 1, session_id: sessionId }), { token });
+    expect(done.messages[0]?.result).toMatchObject({ content: [{ type: 'text', text: '{"sum":3}' }] });
+  });
+});

@@ -1,0 +1,70 @@
+/** Makes a call that was approved, as who asked for it: every check is made again, by what holds now. */
+import { failure, type Outcome, success } from '../../shared/errors.ts';
+import { ExecuteSchema } from '../../shared/execution.ts';
+import type { Configuration } from '../configuration.ts';
+import type { Env } from '../env.ts';
+import type { TenantPrincipal } from '../identity/principal.ts';
+import { Refusal } from '../middleware/refusal.ts';
+import type { WaitingCall } from '../objects/approvals/port.ts';
+import { sessionCalls, UNSAFE } from '../routes/object-calls.ts';
+import { type ResolvedCall, resolveCall } from '../tools/resolve-call.ts';
+
+type Call = { tool_name: string; arguments: Record<string, unknown>; timeout_ms: number };
+
+/** Resolves when it is in its session's hands, or at its end where it was made here. */
+export async function makeApproved(
+  call: WaitingCall,
+  executionId: string,
+  { env, configuration }: { env: Env; configuration: Configuration },
+): Promise<Outcome<null>> {
+  const { caller, sessionId } = call;
+  const context = { env, configuration, principal: principalOf(call), receivedMs: Date.now() };
+  const resolved = await resolvedAgain(context, call);
+  if (!resolved.ok) return resolved;
+  const session = sessionCalls(env, caller.tenant, sessionId);
+  const { performance, finish } = resolved.value;
+  if (performance === undefined) {
+    const body = ExecuteSchema.parse({ ...resolved.value.call, detach: true, stdin: false });
+    const { calledAs } = resolved.value;
+    const input = { caller, body, calledAs, idempotency: null, requestId: call.requestId, executionId };
+    const accepted = await session((stub) => stub.accept({ ...input, admittedMs: Date.now() }), UNSAFE);
+    return accepted.ok ? success(null) : accepted;
+  }
+  const ids = { sessionId, executionId };
+  const edgeCall = { execution: performance.begun(ids), idempotency: null, timeoutMs: performance.timeoutMs };
+  const begun = await session((stub) => stub.beginEdgeCall(caller, edgeCall), UNSAFE);
+  if (!begun.ok) return begun;
+  const execution = finish(await performance.run(ids, new AbortController().signal));
+  await session((stub) => stub.endEdgeCall(caller, execution), UNSAFE);
+  return success(null);
+}
+
+async function resolvedAgain(
+  context: Parameters<typeof resolveCall>[0],
+  { tool, timeoutMs, ...call }: WaitingCall,
+): Promise<Outcome<ResolvedCall<Call>>> {
+  const asked = { tool_name: tool.name, arguments: call.arguments, timeout_ms: timeoutMs };
+  try {
+    const resolved = await resolveCall(context, asked, { root: '', approval: 'given' });
+    if (resolved.identity?.digest !== tool.digest)
+      return failure('tool_unavailable', `${tool.name} is another tool than the one that was asked for`);
+    return success(resolved);
+  } catch (error: unknown) {
+    if (error instanceof Refusal) return error.failure;
+    throw error;
+  }
+}
+
+function principalOf({ caller, scopes }: WaitingCall): TenantPrincipal {
+  return {
+    kind: 'tenant',
+    tenant: caller.tenant,
+    subject: caller.subject,
+    client: 'approval',
+    scopes: new Set(scopes),
+    tokenId: '',
+    issuedAtMs: 0,
+    expiresAtMs: Number.MAX_SAFE_INTEGER,
+    apiKeyId: null,
+  };
+}

@@ -1,0 +1,156 @@
+/** The calls of a tenant that wait until somebody else approves: kept here, and made from here once they did. */
+import { DurableObject } from 'cloudflare:workers';
+import {
+  APPROVAL_LIFETIME_MS,
+  APPROVAL_MEMORY_MS,
+  type ApprovalRequest,
+  type ApprovalStatus,
+  type Decision,
+  MAX_WAITING_APPROVALS,
+} from '../../../shared/approval.ts';
+import { sha256Hex } from '../../../shared/digest.ts';
+import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import type { Execution } from '../../../shared/execution.ts';
+import { newId } from '../../../shared/ids.ts';
+import { makeApproved } from '../../approvals/make.ts';
+import { configurationOf } from '../../configuration.ts';
+import type { Env } from '../../env.ts';
+import type { Caller } from '../caller.ts';
+import { logInfo, logWarning, messageOf } from '../log.ts';
+import type { ApprovalsPort, AskInput, WaitingCall } from './port.ts';
+import { type ApprovalRow, ApprovalStore } from './store.ts';
+import { requestOf, viewOf } from './view.ts';
+
+export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort {
+  readonly #store: ApprovalStore;
+
+  constructor(ctx: DurableObjectState, env: Env) {
+    super(ctx, env);
+    this.#store = new ApprovalStore(ctx.storage);
+  }
+
+  async ask({ call, idempotency, claims }: AskInput): Promise<Outcome<Execution>> {
+    const fingerprint = await fingerprintOf(call);
+    const nowMs = Date.now();
+    this.#store.expire(nowMs);
+    const known = idempotency === null ? undefined : this.#store.byKey(idempotency.key);
+    if (known !== undefined) {
+      return known.idempotencyFingerprint === idempotency?.fingerprint
+        ? success(viewOf(known, nowMs))
+        : failure('idempotency_conflict', 'the key was used for another request');
+    }
+    const same = claims ? this.#store.unclaimed(fingerprint) : undefined;
+    if (same !== undefined) return success(viewOf(same, nowMs));
+    if (this.#store.waitingCount() >= MAX_WAITING_APPROVALS)
+      return failure('quota_exceeded', `${MAX_WAITING_APPROVALS} calls of the tenant wait for an approval`);
+    const executionId = newId('exe');
+    this.#store.insert({
+      executionId,
+      status: 'waiting',
+      call,
+      fingerprint,
+      idempotencyKey: idempotency?.key ?? null,
+      idempotencyFingerprint: idempotency?.fingerprint ?? null,
+      requestedAtMs: nowMs,
+      expiresAtMs: nowMs + APPROVAL_LIFETIME_MS,
+    });
+    await this.#setAlarm();
+    return this.#view(executionId);
+  }
+
+  async find(caller: Caller, place: { sessionId: string; executionId: string }): Promise<Outcome<Execution>> {
+    this.#store.expire(Date.now());
+    const row = this.#own(caller, place);
+    return row === undefined ? NOT_FOUND : success(viewOf(row, Date.now()));
+  }
+
+  async cancel(
+    caller: Caller,
+    place: { sessionId: string; executionId: string },
+  ): Promise<Outcome<{ execution_id: string }>> {
+    const row = this.#own(caller, place);
+    if (row === undefined) return NOT_FOUND;
+    const cancelled = this.#decided(row.executionId, {
+      status: 'cancelled',
+      by: caller.subject,
+      reason: null,
+    });
+    return cancelled
+      ? success({ execution_id: row.executionId })
+      : failure('execution_not_running', 'it does not wait any more');
+  }
+
+  async decide(by: string, executionId: string, { decision, reason }: Decision): Promise<Outcome<Execution>> {
+    this.#store.expire(Date.now());
+    const row = this.#store.byId(executionId);
+    if (row === undefined) return NOT_FOUND;
+    if (row.call.caller.subject === by)
+      return failure('forbidden', 'somebody else has to decide about a call of your own');
+    const status = decision === 'approve' ? ('approved' as const) : ('denied' as const);
+    if (!this.#decided(executionId, { status, by, reason: reason ?? null }))
+      return failure('approval_decided', `it is ${this.#store.byId(executionId)?.status ?? 'gone'} already`);
+    logInfo('approval_decided', { execution_id: executionId, session_id: row.call.sessionId, status });
+    // Whoever decides does not wait for the call.
+    if (status === 'approved') this.ctx.waitUntil(this.#make(row));
+    return this.#view(executionId);
+  }
+
+  async claimed(executionId: string): Promise<Outcome<null>> {
+    this.#store.claim(executionId);
+    return success(null);
+  }
+
+  async list(filter: { status: ApprovalStatus | null; limit: number }): Promise<Outcome<ApprovalRequest[]>> {
+    this.#store.expire(Date.now());
+    return success(this.#store.list(filter.status, filter.limit).map(requestOf));
+  }
+
+  override async alarm(): Promise<void> {
+    const nowMs = Date.now();
+    this.#store.expire(nowMs);
+    this.#store.forget(nowMs - APPROVAL_MEMORY_MS);
+    await this.#setAlarm();
+  }
+
+  async #make({ executionId, call }: ApprovalRow): Promise<void> {
+    try {
+      const configuration = await configurationOf(this.env);
+      const made = await makeApproved(call, executionId, { env: this.env, configuration });
+      if (!made.ok) this.#store.refuse(executionId, `${made.code}: ${made.detail}`);
+    } catch (error: unknown) {
+      // It may have begun: what became of it is seen in its session, or not at all.
+      logWarning('approved_call_lost', { execution_id: executionId, detail: messageOf(error) });
+    }
+  }
+
+  #decided(
+    executionId: string,
+    { status, by, reason }: { status: ApprovalStatus; by: string; reason: string | null },
+  ): boolean {
+    return this.#store.decide(executionId, { status, decidedAtMs: Date.now(), decidedBy: by, reason });
+  }
+
+  #own(
+    caller: Caller,
+    { sessionId, executionId }: { sessionId: string; executionId: string },
+  ): ApprovalRow | undefined {
+    const row = this.#store.byId(executionId);
+    return row?.call.sessionId === sessionId && row.call.caller.subject === caller.subject ? row : undefined;
+  }
+
+  #view(executionId: string): Outcome<Execution> {
+    const row = this.#store.byId(executionId);
+    return row === undefined ? NOT_FOUND : success(viewOf(row, Date.now()));
+  }
+
+  async #setAlarm(): Promise<void> {
+    const expiresAtMs = this.#store.nextExpiryMs();
+    await this.ctx.storage.setAlarm(expiresAtMs ?? Date.now() + APPROVAL_LIFETIME_MS);
+  }
+}
+
+const NOT_FOUND = failure('not_found', 'no such execution, or not yours');
+
+function fingerprintOf({ caller, sessionId, tool, ...call }: WaitingCall): Promise<string> {
+  return sha256Hex(JSON.stringify([caller.subject, sessionId, tool, call.arguments]));
+}

@@ -1,0 +1,41 @@
+/** What others may ask of the calls of a tenant that wait for an approval. */
+import type { ApprovalRequest, ApprovalStatus, Decision } from '../../../shared/approval.ts';
+import type { Outcome } from '../../../shared/errors.ts';
+import type { Execution } from '../../../shared/execution.ts';
+import type { Idempotency } from '../../middleware/idempotency.ts';
+import type { Caller } from '../caller.ts';
+
+/** All that is needed to make the call later, as who asked for it. */
+export interface WaitingCall {
+  caller: Caller;
+  scopes: string[];
+  sessionId: string;
+  tool: { name: string; version: string; digest: string };
+  arguments: Record<string, unknown>;
+  timeoutMs: number;
+  requestId: string;
+}
+
+export interface AskInput {
+  call: WaitingCall;
+  idempotency: Idempotency | null;
+  /** Whether the same call, made before and not answered yet, is meant: a model asks again for what it asked for. */
+  claims: boolean;
+}
+
+export interface ApprovalsPort {
+  /** Takes a call in. Nothing of it is made before somebody approves. */
+  ask(input: AskInput): Promise<Outcome<Execution>>;
+  /** The call as its caller sees it, as long as it is not in its session. */
+  find(caller: Caller, place: { sessionId: string; executionId: string }): Promise<Outcome<Execution>>;
+  /** By who made it. */
+  cancel(
+    caller: Caller,
+    place: { sessionId: string; executionId: string },
+  ): Promise<Outcome<{ execution_id: string }>>;
+  /** By another subject of the tenant. */
+  decide(by: string, executionId: string, decision: Decision): Promise<Outcome<Execution>>;
+  /** Its result was given: the same call once more is another one. */
+  claimed(executionId: string): Promise<Outcome<null>>;
+  list(filter: { status: ApprovalStatus | null; limit: number }): Promise<Outcome<ApprovalRequest[]>>;
+}

@@ -1,0 +1,159 @@
+/** SQL of the calls of a tenant that wait for an approval, or did. */
+import * as z from 'zod';
+import { ApprovalStatusSchema } from '../../../shared/approval.ts';
+import type { WaitingCall } from './port.ts';
+
+const SCHEMA = `
+CREATE TABLE IF NOT EXISTS approval (
+  executionId TEXT PRIMARY KEY,
+  status TEXT NOT NULL,
+  call TEXT NOT NULL,
+  fingerprint TEXT NOT NULL,
+  isClaimed INTEGER NOT NULL DEFAULT 0,
+  idempotencyKey TEXT,
+  idempotencyFingerprint TEXT,
+  requestedAtMs INTEGER NOT NULL,
+  expiresAtMs INTEGER NOT NULL,
+  decidedAtMs INTEGER,
+  decidedBy TEXT,
+  reason TEXT,
+  refusal TEXT
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS approval_by_status ON approval (status, expiresAtMs);
+CREATE INDEX IF NOT EXISTS approval_by_fingerprint ON approval (fingerprint);
+CREATE UNIQUE INDEX IF NOT EXISTS approval_by_key ON approval (idempotencyKey);
+`;
+
+const CallSchema: z.ZodType<WaitingCall> = z.object({
+  caller: z.object({ tenant: z.string(), subject: z.string() }),
+  scopes: z.array(z.string()),
+  sessionId: z.string(),
+  tool: z.object({ name: z.string(), version: z.string(), digest: z.string() }),
+  arguments: z.record(z.string(), z.unknown()),
+  timeoutMs: z.number(),
+  requestId: z.string(),
+});
+
+const RowSchema = z.object({
+  executionId: z.string(),
+  status: ApprovalStatusSchema,
+  call: z.string().transform((text) => CallSchema.parse(JSON.parse(text))),
+  fingerprint: z.string(),
+  isClaimed: z.number().transform((flag) => flag === 1),
+  idempotencyKey: z.string().nullable(),
+  idempotencyFingerprint: z.string().nullable(),
+  requestedAtMs: z.number(),
+  expiresAtMs: z.number(),
+  decidedAtMs: z.number().nullable(),
+  decidedBy: z.string().nullable(),
+  /** What who decided said. */
+  reason: z.string().nullable(),
+  /** Why it was not made although it was approved. */
+  refusal: z.string().nullable(),
+});
+export type ApprovalRow = z.infer<typeof RowSchema>;
+
+export class ApprovalStore {
+  readonly #sql: SqlStorage;
+
+  constructor(storage: DurableObjectStorage) {
+    this.#sql = storage.sql;
+    this.#sql.exec(SCHEMA);
+  }
+
+  insert(row: Omit<ApprovalRow, 'isClaimed' | 'decidedAtMs' | 'decidedBy' | 'reason' | 'refusal'>): void {
+    this.#sql.exec(
+      `INSERT INTO approval (executionId, status, call, fingerprint, idempotencyKey, idempotencyFingerprint,
+         requestedAtMs, expiresAtMs) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+      row.executionId,
+      row.status,
+      JSON.stringify(row.call),
+      row.fingerprint,
+      row.idempotencyKey,
+      row.idempotencyFingerprint,
+      row.requestedAtMs,
+      row.expiresAtMs,
+    );
+  }
+
+  /** False where it was decided before. */
+  decide(
+    executionId: string,
+    decision: Pick<ApprovalRow, 'status' | 'decidedAtMs' | 'decidedBy' | 'reason'>,
+  ): boolean {
+    const { status, decidedAtMs, decidedBy, reason } = decision;
+    const decided = this.#sql.exec(
+      `UPDATE approval SET status = ?, decidedAtMs = ?, decidedBy = ?, reason = ?
+       WHERE executionId = ? AND status = 'waiting'`,
+      status,
+      decidedAtMs,
+      decidedBy,
+      reason,
+      executionId,
+    );
+    return decided.rowsWritten > 0;
+  }
+
+  refuse(executionId: string, refusal: string): void {
+    this.#sql.exec('UPDATE approval SET refusal = ? WHERE executionId = ?', refusal, executionId);
+  }
+
+  claim(executionId: string): void {
+    this.#sql.exec('UPDATE approval SET isClaimed = 1 WHERE executionId = ?', executionId);
+  }
+
+  byId(executionId: string): ApprovalRow | undefined {
+    return this.#one('executionId = ?', executionId);
+  }
+
+  byKey(key: string): ApprovalRow | undefined {
+    return this.#one('idempotencyKey = ?', key);
+  }
+
+  unclaimed(fingerprint: string): ApprovalRow | undefined {
+    return this.#one('fingerprint = ? AND isClaimed = 0 ORDER BY requestedAtMs DESC', fingerprint);
+  }
+
+  waitingCount(): number {
+    const [row] = this.#sql
+      .exec("SELECT count(*) AS waiting FROM approval WHERE status = 'waiting'")
+      .toArray();
+    return Number(row?.waiting ?? 0);
+  }
+
+  list(status: ApprovalRow['status'] | null, limit: number): ApprovalRow[] {
+    return this.#sql
+      .exec(
+        'SELECT * FROM approval WHERE ? IS NULL OR status = ? ORDER BY requestedAtMs DESC LIMIT ?',
+        status,
+        status,
+        limit,
+      )
+      .toArray()
+      .map((row) => RowSchema.parse(row));
+  }
+
+  /** Of those that wait the first to expire. */
+  nextExpiryMs(): number | null {
+    const [row] = this.#sql
+      .exec("SELECT min(expiresAtMs) AS atMs FROM approval WHERE status = 'waiting'")
+      .toArray();
+    return row?.atMs === null || row?.atMs === undefined ? null : Number(row.atMs);
+  }
+
+  expire(nowMs: number): void {
+    this.#sql.exec(
+      "UPDATE approval SET status = 'expired', decidedAtMs = expiresAtMs WHERE status = 'waiting' AND expiresAtMs <= ?",
+      nowMs,
+    );
+  }
+
+  forget(requestedBeforeMs: number): void {
+    this.#sql.exec("DELETE FROM approval WHERE status <> 'waiting' AND requestedAtMs < ?", requestedBeforeMs);
+  }
+
+  #one(where: string, value: string): ApprovalRow | undefined {
+    const [row] = this.#sql.exec(`SELECT * FROM approval WHERE ${where} LIMIT 1`, value).toArray();
+    return row === undefined ? undefined : RowSchema.parse(row);
+  }
+}
