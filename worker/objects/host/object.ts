@@ -33,6 +33,9 @@ import { HostStore, type SessionRow } from './store.ts';
 const PURPOSE = 'control';
 /** Set before an alarm works, so that one that fails is tried again. */
 const ALARM_RETRY_MS = 10_000;
+/** Sessions that leave a draining host, in all and side by side. */
+const MAX_MOVED = 10_000;
+const MOVED_AT_ONCE = 4;
 const NOTICES_AT_ONCE = 16;
 /** Refusals within the window after which a host is taken for bad. Each costs it a sandbox. */
 const MAX_REFUSED_RECEIPTS = 5;
@@ -160,7 +163,10 @@ export class HostObject extends DurableObject<Env> implements HostPort {
       ...(protocol >= 2 ? { protocol } : {}),
     };
     socket.send(encodeFrame({ type: 'welcome', key_set: signedKeySet, epoch, ...optional }));
-    if (this.#store.isDraining()) this.#tellDrain(true);
+    if (this.#store.isDraining()) {
+      this.#tellDrain(true);
+      this.ctx.waitUntil(this.#moveSessions());
+    }
     const { agent_version } = hello;
     logInfo('host_connected', { host_id: state.hostId, epoch, agent_version, protocol });
     await this.#watch(nowMs);
@@ -189,6 +195,25 @@ export class HostObject extends DurableObject<Env> implements HostPort {
   async drain(draining: boolean): Promise<void> {
     this.#store.setDraining(draining);
     this.#tellDrain(draining);
+    if (draining) this.ctx.waitUntil(this.#moveSessions());
+  }
+
+  /** A few at a time: each takes what its host and the storage can do. One that stays does not hold the others. */
+  async #moveSessions(): Promise<void> {
+    const hostId = this.#store.host()?.host_id;
+    if (hostId === undefined) return;
+    const rows = this.#store.sessions(MAX_MOVED);
+    const move = async (): Promise<void> => {
+      for (let row = rows.shift(); row !== undefined; row = rows.shift()) {
+        if (!this.#store.isDraining()) return;
+        try {
+          await this.#session(row).hostDraining({ hostId });
+        } catch (error: unknown) {
+          logWarning('session_not_moved', { session_id: row.session_id, detail: messageOf(error) });
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: MOVED_AT_ONCE }, move));
   }
 
   /** A host that does not know the word is kept from new sessions by its pool alone. */

@@ -1,12 +1,14 @@
 /** Moves a session to another host of its pool, with what runs in it: suspended here, and brought back there. */
 import { type Outcome, success } from '../../../shared/errors.ts';
 import type { Env } from '../../env.ts';
+import { notNow } from './pausing.ts';
 import type { SessionRuntime } from './runtime.ts';
 
 export async function migrateSession(runtime: SessionRuntime, env: Env): Promise<Outcome<null>> {
   const { row, suspension, waking } = runtime;
   const woken = await waking.wake();
   if (!woken.ok) return woken;
+  if (row.record.state !== 'running') return notNow(row);
   const { hostId, imageDigest: image, sessionId, pool } = row.record.facts;
   // Before anything is moved: whether there is a host to move to.
   const wish = { image, sessionId, except: [hostId], like: hostId };

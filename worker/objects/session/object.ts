@@ -33,6 +33,7 @@ import {
   wakeFor,
 } from './calls.ts';
 import { createSession, formerCreate, notFound, recordInTenant, viewOf } from './creation.ts';
+import { leaveHost } from './draining.ts';
 import { type EdgeCall, EdgeCalls } from './edge-calls/edge-calls.ts';
 import { confirmGone, endSession, loseHost, resumeEnding } from './ending.ts';
 import { readCaller, readEventsPath, readExecuteInput } from './internal-request.ts';
@@ -298,6 +299,10 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
 
   async hostLost({ hostId }: { hostId: string }): Promise<void> {
     if (this.#parts.row.maybe?.facts.hostId === hostId) await loseHost(this.#parts, this.env);
+  }
+
+  async hostDraining({ hostId }: { hostId: string }): Promise<void> {
+    if (this.#parts.row.maybe?.facts.hostId === hostId) await leaveHost(this.#parts, this.env);
   }
 
   /** Streams and sockets; only this Worker can send these requests. */

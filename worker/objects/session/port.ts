@@ -138,4 +138,6 @@ export interface SessionPort {
   attachRefused(notice: HostNotice & { code: ErrorCode; detail: string }): Promise<void>;
   sandboxDestroyed(notice: HostNotice): Promise<void>;
   hostLost(notice: { hostId: string }): Promise<void>;
+  /** Its operator wants the host empty. Resolves when the session has left it, or stays. */
+  hostDraining(notice: { hostId: string }): Promise<void>;
 }
