@@ -32,3 +32,8 @@ export async function runCall(
   exchange.waitUntil(ended.catch(() => undefined));
   return ended;
 }
+
+/** Their clients send null for what they leave out. */
+export function withoutNulls(args: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(args).filter(([, value]) => value !== null));
+}

@@ -11,7 +11,7 @@ import type { ToolDefinition } from '../../tools/definition.ts';
 import { mayUse } from '../../tools/policy.ts';
 import { definitionOf } from '../../tools/registered.ts';
 import { storedTools } from '../../tools/resolve-call.ts';
-import { type AdapterCall, runCall } from '../run-call.ts';
+import { type AdapterCall, runCall, withoutNulls } from '../run-call.ts';
 import { METADATA } from './configuration.ts';
 import { refusedResult, resultOf, type ToolResult } from './result.ts';
 import { enabledTools, type KnownSession } from './sandbox-info.ts';
@@ -84,7 +84,8 @@ export async function executeTool(
     throw new Refusal(failure('tool_not_found', `Tool ${name} is not available`));
   }
   const tool = ENCLAVE_TOOLS.find((one) => one.name === name);
-  const args = tool === undefined ? parameters : checkValue(parameters, tool.arguments, 'body.parameters');
+  const args =
+    tool === undefined ? parameters : checkValue(withoutNulls(parameters), tool.arguments, 'body.parameters');
   const call = tool === undefined ? { name, arguments: parameters } : tool.callOf(args);
   const nowMs = Date.now();
   if (typeof call === 'string') return success(refusedResult(name, call, nowMs));

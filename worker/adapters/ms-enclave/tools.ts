@@ -38,7 +38,7 @@ function defined<Arguments extends z.ZodObject>(
   };
 }
 
-const TimeoutSchema = z.number().positive().nullish().describe('Seconds until it is stopped.');
+const TimeoutSchema = z.number().positive().optional().describe('Seconds until it is stopped.');
 const CodeSchema = z.string().describe('The source.');
 
 function timed(timeoutS: number | null | undefined): { timeoutMs?: number } {
@@ -100,7 +100,7 @@ const multiCodeExecutor = defined({
   arguments: z.object({
     language: z.string().describe(`One of ${Object.keys(LANGUAGES).join(', ')}.`),
     code: CodeSchema,
-    files: z.record(z.string(), z.string()).nullish().describe('Not offered: send files beforehand.'),
+    files: z.record(z.string(), z.string()).optional().describe('Not offered: send files beforehand.'),
     compile_timeout: TimeoutSchema,
     run_timeout: TimeoutSchema,
   }),
@@ -130,8 +130,8 @@ const fileOperation = defined({
   arguments: z.object({
     operation: z.enum(['create', 'read', 'write', 'delete', 'list', 'exists']),
     file_path: z.string().describe('The file or folder.'),
-    content: z.string().nullish().describe('What to write.'),
-    encoding: z.string().nullish().describe('utf-8, which it is anyway.'),
+    content: z.string().optional().describe('What to write.'),
+    encoding: z.string().optional().describe('utf-8, which it is anyway.'),
   }),
   callOf: ({ operation, file_path, content, encoding }) => {
     if (file_path.trim() === '') return 'No file path provided';

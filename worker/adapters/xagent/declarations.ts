@@ -1,6 +1,7 @@
 /** The tools of a caller as XAgent declares them: name, description and parameters, and the environments they belong to. */
 import * as z from 'zod';
 import type { RegisteredTool } from '../../../shared/registered-tool.ts';
+import { without } from '../../formats/json-schema.ts';
 import { exportedNames, FUNCTION_NAMES } from '../../formats/names.ts';
 import { objectSchema } from '../../formats/object-schema.ts';
 import type { Exchange } from '../../routes/route.ts';
@@ -34,8 +35,9 @@ export function ownTools({ principal }: Pick<Exchange<'tenant'>, 'principal'>): 
   return XAGENT_TOOLS.filter((tool) => callable.has(tool.of));
 }
 
-export function ownDeclaration({ name, description, arguments: schema }: XAgentTool): Declaration {
-  const parameters = ParametersSchema.parse(z.toJSONSchema(schema, { io: 'input' }));
+export function ownDeclaration({ name, description, arguments: schema, unlisted }: XAgentTool): Declaration {
+  const { properties, ...rest } = ParametersSchema.parse(z.toJSONSchema(schema, { io: 'input' }));
+  const parameters = { ...rest, properties: without(properties, unlisted ?? []) };
   return { name, description: description.slice(0, MAX_DESCRIPTION_CHARACTERS), parameters };
 }
 

@@ -17,7 +17,7 @@ import { placeAndCreate, reserveSession } from '../../routes/sessions.ts';
 import { searchTools, TOOL_SEARCH_LIMITS } from '../../tools/search.ts';
 import { adapterRoute, detailReply } from '../adapter-route.ts';
 import { zipOfTar } from '../archive/zip-of-tar.ts';
-import { runCall } from '../run-call.ts';
+import { runCall, withoutNulls } from '../run-call.ts';
 import {
   availableTools,
   environmentSchemas,
@@ -250,7 +250,10 @@ const executeTool = adapterRoute(XAGENT, {
     const name = (env_name ?? null) === null ? body.tool_name : `${env_name}_${body.tool_name}`;
     const own = ownTools(exchange).find((tool) => tool.name === name);
     if (own !== undefined) {
-      return own.run({ exchange, session }, checkValue(body.arguments, own.arguments, 'body.arguments'));
+      return own.run(
+        { exchange, session },
+        checkValue(withoutNulls(body.arguments), own.arguments, 'body.arguments'),
+      );
     }
     const outcome = await runCall(exchange, session, { name, arguments: body.arguments });
     const execution = nodeExecution(exchange, outcome);

@@ -25,6 +25,8 @@ export interface XAgentTool {
   of: ToolName;
   description: string;
   arguments: z.ZodObject;
+  /** Arguments that their clients may send and that no model needs to know. */
+  unlisted?: readonly string[];
   run: (place: XAgentPlace, args: Record<string, unknown>) => Promise<Response>;
 }
 
@@ -60,8 +62,11 @@ const executeCell = defined({
     'Run Python in the notebook of the session and get its output. Variables and imports live on from cell to cell.',
   arguments: z.object({
     code: z.string().describe('Python source; no shell commands.'),
-    cell_index: z.int().nullish().describe('Taken and not used: each call is a new cell.'),
+    cell_index: z.unknown().optional(),
+    reset: z.unknown().optional(),
   }),
+  // Each call is a new cell, and the kernel goes on.
+  unlisted: ['cell_index', 'reset'],
   run: async (place, { code }) => {
     const execution = await called(place, 'python', { code });
     return failedReply(execution) ?? reply(200, textAndImages(execution));
@@ -76,12 +81,13 @@ const shellCommand = defined({
     'Run a shell command and get its exit code and output. The working directory lives on between calls.',
   arguments: z.object({
     command: z.string().min(1).describe('The command; it gets no input.'),
-    run_async: z.boolean().nullish().describe('Not offered: a call is answered at its end.'),
-    shell_id: z.int().nullish().describe('Not offered: the session has one shell.'),
-    kill: z.boolean().nullish().describe('Taken and not used.'),
+    run_async: z.boolean().optional(),
+    shell_id: z.int().optional(),
+    kill: z.unknown().optional(),
   }),
+  unlisted: ['run_async', 'shell_id', 'kill'],
   run: async (place, { command, run_async, shell_id }) => {
-    if (run_async === true || (shell_id ?? null) !== null) {
+    if (run_async === true || shell_id !== undefined) {
       const field = run_async === true ? 'run_async' : 'shell_id';
       const expected = 'nothing: use a background process of the session for what runs on';
       throw invalid([{ path: `body.arguments.${field}`, expected }]);
@@ -130,7 +136,7 @@ const readFromFile = defined({
     filepath: z.string().min(1).describe('Path from the root of the workspace.'),
     line_number: z
       .int()
-      .nullish()
+      .optional()
       .describe('The first line to show, 1 by default; a negative one counts from the end.'),
   }),
   run: async (place, { filepath, line_number }) => {
@@ -150,9 +156,9 @@ const writeToFile = defined({
   arguments: z.object({
     filepath: z.string().min(1).describe('Path from the root of the workspace.'),
     content: z.string().describe('The lines to write.'),
-    truncating: z.boolean().nullish().describe('Whether what the file had is dropped.'),
-    line_number: z.int().nullish().describe('Where they go; at the end without it.'),
-    overwrite: z.boolean().nullish().describe('Whether they take the place of as many lines from there on.'),
+    truncating: z.boolean().optional().describe('Whether what the file had is dropped.'),
+    line_number: z.int().optional().describe('Where they go; at the end without it.'),
+    overwrite: z.boolean().optional().describe('Whether they take the place of as many lines from there on.'),
   }),
   run: async (place, { filepath, content, truncating, line_number, overwrite }) => {
     const path = workspacePath(filepath);
@@ -173,7 +179,7 @@ const printTree = defined({
   of: 'file',
   description: 'The folders and files of the workspace as a tree.',
   arguments: z.object({
-    return_root: z.boolean().nullish().describe('Whether the path of the workspace stands first.'),
+    return_root: z.boolean().optional().describe('Whether the path of the workspace stands first.'),
   }),
   run: async ({ session }, { return_root }) => {
     const head = return_root === true ? `Global Root Work Directory: /${WORKSPACE_NAME}\n` : '';
