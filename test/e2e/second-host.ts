@@ -1,0 +1,64 @@
+/** Another host agent of a stack's edge, with a state folder of its own: sessions can move to it. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect } from 'vitest';
+import { setUp } from '../../host-agent/setup/setup.ts';
+import { silentProgress } from '../../host-agent/setup/step.ts';
+import { hostAgentChild } from '../../scripts/development/host-agent-child.ts';
+import { locations } from '../../scripts/locations.ts';
+import { leftoversOf } from './leftovers.ts';
+import type { TestStack } from './stack.ts';
+import { until } from './until.ts';
+
+const START_TIMEOUT_MS = 600_000;
+const CONNECT_TIMEOUT_MS = 60_000;
+const STOP_TIMEOUT_MS = 60_000;
+const STOP_GRACE_MS = 30_000;
+
+export interface SecondHost {
+  hostId: string;
+  stateDir: string;
+  pid(): number | undefined;
+}
+
+/** To be called after `useStack`. */
+export function useSecondHost(stack: () => TestStack): () => SecondHost {
+  let running: SecondHost | undefined;
+  let stop: () => Promise<void> = async () => undefined;
+
+  beforeAll(async () => {
+    const stateDir = await mkdtemp(join(tmpdir(), 'sandgate-e2e-second-'));
+    const places = { ...locations(process.env), stateDir };
+    const { operator, keys, url, hostId: firstHostId } = stack().stack;
+    const child = hostAgentChild({
+      locations: places,
+      installation: await setUp(places, process.env, silentProgress),
+      edgeUrl: url,
+      edgeOrigin: keys.edge_origin,
+      enrollmentToken: await operator.createEnrollmentToken(),
+      environment: { SANDGATE_POOL_CEILING: '0' },
+      onRestart: () => undefined,
+    });
+    stop = async () => {
+      await child.stop(STOP_GRACE_MS);
+      const left = await leftoversOf(stateDir);
+      expect(left, 'what a stopped host leaves').toEqual({ processes: [], mounts: [], cgroups: [] });
+      await rm(stateDir, { recursive: true, force: true });
+    };
+    child.start();
+    const hostId = await until('the second host is connected', CONNECT_TIMEOUT_MS, async () => {
+      const hosts = await operator.hosts().catch(() => []);
+      const other = hosts.find(({ host_id, state }) => host_id !== firstHostId && state === 'connected');
+      return other?.host_id;
+    });
+    running = { hostId, stateDir, pid: () => child.pid };
+  }, START_TIMEOUT_MS);
+
+  afterAll(() => stop(), STOP_TIMEOUT_MS);
+
+  return () => {
+    if (running === undefined) throw new Error('there is no second host');
+    return running;
+  };
+}
