@@ -26,6 +26,11 @@ export class Api {
     await this.#request('DELETE', `/v1/sessions/${sessionId}`);
   }
 
+  /** `pause`, `resume`, `suspend`. */
+  async act(sessionId: string, action: string): Promise<void> {
+    await this.#json('POST', `/v1/sessions/${sessionId}/${action}`, {});
+  }
+
   async execute(sessionId: string, toolName: string, toolArguments: object): Promise<CallResult> {
     const body = { tool_name: toolName, arguments: toolArguments };
     return CallResultSchema.parse(await this.#json('POST', `/v1/sessions/${sessionId}/execute`, body));

@@ -14,6 +14,7 @@ import { measurePool } from './pool.ts';
 import { startRawOperations } from './raw-sandbox.ts';
 import { measureSearch } from './search.ts';
 import { measureStream } from './stream.ts';
+import { measureSuspension } from './suspension.ts';
 import { printTable } from './table.ts';
 import { measureToolRoads } from './tool-roads.ts';
 
@@ -35,12 +36,13 @@ try {
   const files = await measureFiles(api, session.session_id, installation, { hostAgent, workerd });
   const roads = await measureToolRoads(api, session.session_id);
   await api.deleteSession(session.session_id);
+  const suspension = await measureSuspension(api, installation);
   const gateway = await measureGateway(places, installation);
   const pool = await measurePool(installation);
   const search = await measureSearch(places.cacheDir);
   console.log('');
   const parts = [files, roads, search, pool];
-  printTable([...calls, gateway, stream.line, ...parts.flatMap(({ lines }) => lines)]);
+  printTable([...calls, gateway, stream.line, ...suspension, ...parts.flatMap(({ lines }) => lines)]);
   for (const note of [...stream.notes, ...parts.flatMap(({ notes }) => notes)]) console.log(note);
 } finally {
   await api.close();

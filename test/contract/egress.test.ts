@@ -334,3 +334,31 @@ one.recv(100).split(b'\\r\\n')[0].decode()`;
     expect(lines.map(({ event }) => event)).toContain('egress_closed');
   });
 });
+
+describe('a sandbox that goes on from a checkpoint', () => {
+  it('has the way out that it is given then, and none where it is given none', async () => {
+    await within(files(), async (sandbox) => {
+      expect(await fetched(sandbox, url('/'))).toMatch(/^200 /);
+      const imageDir = await mkdtemp(join(stateDir, 'image-'));
+      const taken = await sandbox.checkpoint?.(imageDir);
+      if (taken?.ok !== true) throw new Error(taken?.detail ?? 'there are no checkpoints');
+      for (const { network, answer } of [
+        { network: files(), answer: /^200 / },
+        { network: { allow: ['other.test:443'] }, answer: /^403 / },
+        { network: null, answer: /refused/ },
+      ]) {
+        const rules = network === null ? null : { sessionId: SESSION, rules: NetworkSchema.parse(network) };
+        const config = { sandboxId: newSandboxId(), imageDigest, limits: LIMITS, environment: {} };
+        const restored = await sandboxes.restore(
+          { ...config, network: rules },
+          { imageDir, state: taken.value.state, generation: 1, sinkOf: () => async () => undefined },
+        );
+        if (!restored.ok) throw new Error(`${restored.code}: ${restored.detail}`);
+        expect(await fetched(restored.value.sandbox, url('/'))).toMatch(answer);
+        await restored.value.sandbox.destroy();
+      }
+      await taken.value.goOn();
+      expect(await fetched(sandbox, url('/'))).toMatch(/^200 /);
+    });
+  }, 120_000);
+});
