@@ -12,7 +12,15 @@ export const MAX_TOOL_SCHEMA_CHARACTERS = 65_536;
 export const MAX_TOOL_CODE_CHARACTERS = 262_144;
 
 /** Names that stand for something else where tools are called or listed. */
-const RESERVED = ['search', 'create_session', 'delete_session', 'search_tools', 'call_tool'];
+const RESERVED = [
+  'search',
+  'create_session',
+  'delete_session',
+  'search_tools',
+  'call_tool',
+  'run_program',
+  'answer_program',
+];
 
 /** Patterns with classes of Unicode are not part of the schemas: their readers may not know the mode that they need. */
 const PRINTED = /^[^\p{C}\s](?:[^\p{C}]*[^\p{C}\s])?$/u;

@@ -115,7 +115,15 @@ describe.each(CLIENTS)('%s', (_name, version, connect) => {
       cursor = page.nextCursor;
     } while (cursor !== undefined && names.length < 100);
     expect(names).toEqual(
-      ['call_tool', 'create_session', 'delete_session', 'search_tools', ...ToolNameSchema.options].toSorted(),
+      [
+        'answer_program',
+        'call_tool',
+        'create_session',
+        'delete_session',
+        'run_program',
+        'search_tools',
+        ...ToolNameSchema.options,
+      ].toSorted(),
     );
   });
 

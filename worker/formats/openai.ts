@@ -19,6 +19,7 @@ export interface ChatTool {
 
 export interface ResponsesTool extends FunctionDeclaration {
   type: 'function';
+  allowed_callers?: string[];
 }
 
 export function chatTool(tool: ToolDefinition, name: string, wantsStrict: boolean): ChatTool {
@@ -26,8 +27,15 @@ export function chatTool(tool: ToolDefinition, name: string, wantsStrict: boolea
 }
 
 export function responsesTool(tool: ToolDefinition, name: string, wantsStrict: boolean): ResponsesTool {
-  return { type: 'function', ...declaration(tool, name, wantsStrict) };
+  const callers = tool.allowedCallers?.filter((caller) => CALLERS.includes(caller)) ?? [];
+  return {
+    type: 'function',
+    ...declaration(tool, name, wantsStrict),
+    ...(callers.length === 0 ? {} : { allowed_callers: callers }),
+  };
 }
+
+const CALLERS = ['direct', 'programmatic'];
 
 /** `strict` is always said: one of the two APIs takes a missing one for true. */
 function declaration(tool: ToolDefinition, name: string, wantsStrict: boolean): FunctionDeclaration {

@@ -20,6 +20,7 @@ import type { CallCancellation, CancellableCall } from './cancellation.ts';
 import { discoveryTools } from './discovery-tools.ts';
 import { executeTool } from './execute-tools.ts';
 import { mergedPage, nameInCursor } from './pages.ts';
+import { programTools } from './program-tools.ts';
 import { failureResult } from './result.ts';
 import { SESSION_TOOLS_SCOPE, sessionTools } from './session-tools.ts';
 import type { McpServerTool } from './tool.ts';
@@ -32,7 +33,7 @@ const MAX_NAME_CHARACTERS = 128;
 const INSTRUCTIONS =
   'Isolated computers. create_session gives one whose files, variables and processes live on; pass its session_id to ' +
   'the other tools. Without session_id a call has a computer of its own, which is gone afterwards. search_tools finds ' +
-  'further tools by what they do; call_tool calls them.';
+  'further tools by what they do; call_tool calls them. run_program runs code in which they are functions.';
 
 export interface ServerOptions {
   /** For a client that cancels by messages; one of the newer era closes its stream. */
@@ -78,9 +79,13 @@ async function toolsAtHand({ principal }: Exchange<'tenant'>): Promise<McpServer
   const mayCreate = principal.scopes.has(SESSION_TOOLS_SCOPE);
   const executing = callable.map((tool) => executeTool(tool, tool.name, { mayCreate }));
   const mayCall = hasToolScope(principal.scopes);
-  return [...(mayCreate ? sessionTools : []), ...(mayCall ? discoveryTools : []), ...executing].toSorted(
-    (a, b) => (a.listed.name < b.listed.name ? -1 : 1),
-  );
+  const mayRunPrograms = callable.some(({ name }) => name === 'python' || name === 'node');
+  return [
+    ...(mayCreate ? sessionTools : []),
+    ...(mayCall ? discoveryTools : []),
+    ...(mayRunPrograms ? programTools : []),
+    ...executing,
+  ].toSorted((a, b) => (a.listed.name < b.listed.name ? -1 : 1));
 }
 
 async function listedTools(

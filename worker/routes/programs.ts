@@ -9,26 +9,22 @@ import {
   ProgramToolSchema,
   ToolResultsSchema,
 } from '../../shared/code-mode.ts';
-import { ExecuteSchema } from '../../shared/execution.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
 import { BUILT_IN_TOOLS } from '../../shared/tool.ts';
-import { requireScopes } from '../middleware/authentication.ts';
 import { invalid } from '../middleware/body.ts';
 import { idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { programTools } from '../programs/permitted-tools.ts';
 import { declarationsOf } from '../programs/program-tools.ts';
-import { requireFit } from '../tools/check-call.ts';
+import { beginProgram, requireLanguage } from './begin-program.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
 import { acceptsEvents, EXECUTE_ERRORS, TOOL_SCOPES } from './execute.ts';
-import { SAFE, UNSAFE } from './object-calls.ts';
+import { SAFE } from './object-calls.ts';
 import { notFound, type OwnSession, ownSession } from './own-session.ts';
 import { reply } from './reply.ts';
 import { defineRoute, type Exchange } from './route.ts';
 import { EVENT_STREAM_MEDIA_TYPE, streamEvents } from './session-stream.ts';
 import { IDEMPOTENCY_HEADER_DOC } from './sessions.ts';
-
-const KERNELS = { python: 'python', javascript: 'node' } as const;
 
 const ENDED = {
   description: 'The program, ended; one that failed is an answer too: see `status`',
@@ -51,40 +47,19 @@ const createProgram = defineRoute({
   answers: { 200: ENDED, 202: NOT_ENDED },
   errors: ['not_found', ...EXECUTE_ERRORS],
   handle: async (exchange, { params, body, raw }) => {
-    const { principal, configuration, request } = exchange;
-    const tool = KERNELS[body.language];
-    requireScopes(principal, [BUILT_IN_TOOLS[tool].scope], configuration);
+    const { principal, request } = exchange;
+    requireLanguage(exchange, body.language);
     const streams = body.stream || acceptsEvents(request.headers.get('Accept'));
     if (streams && body.detach)
       throw invalid([{ path: 'body.detach', expected: 'false together with stream' }]);
     const session = await ownSession(exchange, params.session_id);
-    const args = { code: body.code, program: { tools: await programTools(exchange, body) } };
-    requireFit(args, 'body.code');
-    const input = {
-      caller: session.caller,
-      body: ExecuteSchema.parse({
-        tool_name: tool,
-        arguments: args,
-        timeout_ms: body.limits.timeout_ms,
-        stdin: false,
-      }),
-      idempotency: await idempotencyOf({
-        header: request.headers.get('Idempotency-Key'),
-        route: `POST /v1/sessions/${session.sessionId}/programs`,
-        subject: principal.subject,
-        body: raw.bytes,
-      }),
-      requestId: exchange.requestId,
-      admittedMs: exchange.receivedMs,
-    };
-    const facts = {
-      language: body.language,
-      scopes: [...principal.scopes],
-      client: principal.client,
-      tools: body.tools ?? null,
-      limits: body.limits,
-    };
-    const begun = unwrap(await session.call((stub) => stub.beginProgram(input, facts), UNSAFE));
+    const idempotency = await idempotencyOf({
+      header: request.headers.get('Idempotency-Key'),
+      route: `POST /v1/sessions/${session.sessionId}/programs`,
+      subject: principal.subject,
+      body: raw.bytes,
+    });
+    const begun = unwrap(await beginProgram(exchange, session, { request: body, idempotency }));
     if (streams) {
       return streamEvents(session, { executionId: begun.program_id, encoding: 'utf-8', lastEventId: null });
     }

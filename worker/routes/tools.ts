@@ -53,6 +53,10 @@ const listTools = defineRoute({
       .enum(['true', 'false'])
       .optional()
       .describe('OpenAI: in strict mode, where a schema can be kept within its rules.'),
+    callers: z
+      .enum(['direct', 'any'])
+      .default('direct')
+      .describe('`any`: also tools that only code may call, for a model API that runs code itself.'),
     category: CategorySchema,
     cursor: z.string().min(1).max(1_024).optional().describe('`next_cursor` of the answer before.'),
     limit: z.coerce

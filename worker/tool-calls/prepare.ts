@@ -69,7 +69,8 @@ function prepared(
   if (!given.ok) return given;
   const args = schema === undefined ? given.value : withoutAbsent(given.value, schema);
   const call = { tool_name: requested.name, arguments: args, timeout_ms: timeoutMs };
-  const place = { root: '' };
+  const isDirect = (requested.caller?.type ?? 'direct') === 'direct';
+  const place = { root: '', caller: isDirect ? ('direct' as const) : ('code' as const) };
   return refusedAsValue(() =>
     stored === undefined && ToolNameSchema.safeParse(requested.name).success
       ? { call: checkCall(context, call, place), calledAs: null, finish: (execution: Execution) => execution }

@@ -10,6 +10,8 @@ export interface RequestedCall {
   name: string;
   /** Text, an object or nothing, as it came. */
   arguments: unknown;
+  /** Code that the model API runs says that it is the caller. */
+  caller?: { type: string } | null | undefined;
 }
 
 export interface RequestedCalls {
@@ -31,8 +33,19 @@ const ChatCallSchema = z.looseObject({
   id: IdSchema,
   function: z.looseObject({ name: NameSchema, arguments: z.unknown() }).optional(),
 });
-const ResponsesCallSchema = z.looseObject({ call_id: IdSchema, name: NameSchema, arguments: z.unknown() });
-const AnthropicCallSchema = z.looseObject({ id: IdSchema, name: NameSchema, input: z.unknown() });
+const CallerSchema = z.looseObject({ type: z.string().max(64) }).nullish();
+const ResponsesCallSchema = z.looseObject({
+  call_id: IdSchema,
+  name: NameSchema,
+  arguments: z.unknown(),
+  caller: CallerSchema,
+});
+const AnthropicCallSchema = z.looseObject({
+  id: IdSchema,
+  name: NameSchema,
+  input: z.unknown(),
+  caller: CallerSchema,
+});
 
 const BlocksSchema = z.array(z.looseObject({ type: z.string() })).max(MAX_BLOCKS);
 

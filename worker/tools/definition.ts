@@ -20,4 +20,6 @@ export interface ToolDefinition {
   /** Of what it gives, where it says so. */
   outputSchema?: JsonSchema | undefined;
   effects: ToolEffects;
+  /** Who may call it, in the words of the model APIs; anybody where it is absent. */
+  allowedCallers?: readonly string[] | undefined;
 }

@@ -21,7 +21,12 @@ export interface ToolPage {
 
 export async function toolPage(
   { env, principal }: { env: Env; principal: TenantPrincipal },
-  query: { category?: string | undefined; cursor?: string | undefined; limit: number },
+  query: {
+    category?: string | undefined;
+    cursor?: string | undefined;
+    limit: number;
+    callers?: 'direct' | 'any';
+  },
 ): Promise<ToolPage> {
   const { category, cursor, limit } = query;
   const after = cursor === undefined ? undefined : nameIn(cursor);
@@ -35,6 +40,7 @@ export async function toolPage(
         stub.list({
           scopes: [...principal.scopes],
           category,
+          caller: query.callers ?? 'direct',
           order: 'name',
           after: after ?? null,
           limit: room,

@@ -32,7 +32,7 @@ export type ToolCaller = 'direct' | 'code';
  * `allowed_callers` in the words of either model API, or none: then anybody. What is not `direct` is code: `code`,
  * `programmatic`, `code_execution_20250825`.
  */
-export function mayBeCalledBy(caller: ToolCaller, allowed: readonly string[] | undefined): boolean {
-  if (allowed === undefined || allowed.length === 0) return true;
+export function mayBeCalledBy(caller: ToolCaller | 'any', allowed: readonly string[] | undefined): boolean {
+  if (caller === 'any' || allowed === undefined || allowed.length === 0) return true;
   return allowed.some((one) => (one === 'direct') === (caller === 'direct'));
 }

@@ -15,6 +15,7 @@ export function definitionOf(tool: RegisteredTool): ToolDefinition {
     category: tool.category,
     inputSchema: tool.input_schema,
     outputSchema: tool.output_schema,
+    allowedCallers: tool.allowed_callers,
     effects: {
       readOnly: effects.has('read') && !writes,
       destructive: writes,

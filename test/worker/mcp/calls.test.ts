@@ -10,6 +10,8 @@ import { connectFakeHost } from '../harness/fake-host.ts';
 import { connectClient, type Era } from './clients.ts';
 
 const TOOL_NAMES = [
+  'answer_program',
+  'run_program',
   'call_tool',
   'create_session',
   'delete_session',

@@ -96,15 +96,19 @@ describe('who may ask', () => {
     };
     expect(await namesFor('sessions:read')).toEqual([]);
     expect(await namesFor('tools:python')).toMatchObject([
+      { name: 'answer_program' },
       { name: 'call_tool' },
       { name: 'python', inputSchema: { required: ['code', 'session_id'] } },
+      { name: 'run_program' },
       { name: 'search_tools' },
     ]);
     expect(await namesFor('tools:python sessions:write')).toMatchObject([
+      { name: 'answer_program' },
       { name: 'call_tool' },
       { name: 'create_session' },
       { name: 'delete_session' },
       { name: 'python', inputSchema: { required: ['code'] } },
+      { name: 'run_program' },
       { name: 'search_tools' },
     ]);
   });

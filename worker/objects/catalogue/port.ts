@@ -28,7 +28,7 @@ export interface ToolFilter {
   scopes: string[];
   category?: string | undefined;
   /** Only what this kind of caller may call; by default a direct one. */
-  caller?: ToolCaller;
+  caller?: ToolCaller | 'any';
 }
 
 /** The name itself, or what it is called in the lists of model APIs or of MCP. */

@@ -1,0 +1,56 @@
+/** Begins a program in a session: its tools are found and its rights written down before it has its place in the queue. */
+import type { CreateProgram, Program } from '../../shared/code-mode.ts';
+import type { Outcome } from '../../shared/errors.ts';
+import { ExecuteSchema } from '../../shared/execution.ts';
+import { BUILT_IN_TOOLS } from '../../shared/tool.ts';
+import { requireScopes } from '../middleware/authentication.ts';
+import type { Idempotency } from '../middleware/idempotency.ts';
+import { programTools } from '../programs/permitted-tools.ts';
+import { requireFit } from '../tools/check-call.ts';
+import { UNSAFE } from './object-calls.ts';
+import type { OwnSession } from './own-session.ts';
+import type { Exchange } from './route.ts';
+
+const KERNELS = { python: 'python', javascript: 'node' } as const;
+
+export type ProgramRequest = Pick<CreateProgram, 'language' | 'code' | 'tools' | 'limits'>;
+
+/** Refuses a caller without the scope of the language. */
+export function requireLanguage(
+  { principal, configuration }: Exchange<'tenant'>,
+  language: CreateProgram['language'],
+): void {
+  requireScopes(principal, [BUILT_IN_TOOLS[KERNELS[language]].scope], configuration);
+}
+
+export async function beginProgram(
+  exchange: Exchange<'tenant'>,
+  session: OwnSession,
+  { request, idempotency }: { request: ProgramRequest; idempotency: Idempotency | null },
+): Promise<Outcome<Program>> {
+  const { principal } = exchange;
+  const { language, code, tools, limits } = request;
+  requireLanguage(exchange, language);
+  const args = { code, program: { tools: await programTools(exchange, { language, tools }) } };
+  requireFit(args, 'body.code');
+  const input = {
+    caller: session.caller,
+    body: ExecuteSchema.parse({
+      tool_name: KERNELS[language],
+      arguments: args,
+      timeout_ms: limits.timeout_ms,
+      stdin: false,
+    }),
+    idempotency,
+    requestId: exchange.requestId,
+    admittedMs: exchange.receivedMs,
+  };
+  const facts = {
+    language,
+    scopes: [...principal.scopes],
+    client: principal.client,
+    tools: tools ?? null,
+    limits,
+  };
+  return session.call((stub) => stub.beginProgram(input, facts), UNSAFE);
+}
