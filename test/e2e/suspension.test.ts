@@ -133,6 +133,8 @@ describe('a snapshot', () => {
     expect(drawn.size).toBe(3);
     expect((await parent.py(`open('/workspace/file').read()`)).value).toBe("'in the workspace'");
     expect((await parent.py('next_number()')).value).toBe('42');
+    await parent.api.json(SessionSchema, 'POST', `${parent.path}/rollback`, { body: { snapshot_id: id } });
+    expect((await parent.py('next_number()')).value).toBe('42');
     expect((await parent.api.request('DELETE', `/v1/snapshots/${id}`)).status).toBe(204);
     await Promise.all([parent, child, ...forks].map((one) => one.delete()));
   });

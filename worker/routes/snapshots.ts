@@ -7,6 +7,7 @@ import {
   CreateSnapshotSchema,
   ForkedSchema,
   ForkSchema,
+  RollbackSchema,
   SnapshotListSchema,
   SnapshotSchema,
 } from '../../shared/snapshot-resource.ts';
@@ -94,6 +95,23 @@ const createSnapshot = defineRoute({
     const facts = unwrap(await session.call((stub) => stub.snapshot(session.caller, wish), UNSAFE));
     const snapshot = snapshotView(facts, { name: body.name, createdAtMs: Date.now() });
     return reply(201, snapshot, { Location: `/v1/snapshots/${snapshot.snapshot_id}` });
+  },
+});
+
+const rollbackSession = defineRoute({
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/rollback',
+  operationId: 'rollbackSession',
+  summary:
+    'Take the session back to a snapshot of its own; calls that run are interrupted, and what waits runs there',
+  access: WRITE,
+  body: RollbackSchema,
+  answers: sessionAnswer('The session, as it was'),
+  errors: WAKE_ERRORS,
+  handle: async (exchange, { params, body }) => {
+    const session = await ownSession(exchange, params.session_id);
+    const back = await session.call((stub) => stub.rollBack(session.caller, body.snapshot_id), UNSAFE);
+    return reply(200, unwrap(back));
   },
 });
 
@@ -215,6 +233,7 @@ export const snapshotRoutes = [
   suspendSession,
   migrateSession,
   createSnapshot,
+  rollbackSession,
   forkSession,
   listSnapshots,
   getSnapshot,

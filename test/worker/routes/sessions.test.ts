@@ -209,6 +209,7 @@ function requestsBelow(sessionId: string, executionId: string) {
       if (route.operationId === 'writeStdin') body.body = { data: 'x' };
       if (route.operationId === 'interrupt' || route.operationId === 'updateSession') body.body = {};
       if (route.operationId === 'createSnapshot') body.body = { name: 'x' };
+      if (route.operationId === 'rollbackSession') body.body = { snapshot_id: newId('snp') };
       if (route.operationId === 'forkSession') body.body = { count: 1 };
       if (route.operationId === 'startProcess') body.body = { command: 'x' };
       if (route.operationId === 'waitForProcess') body.body = { exit: true };
@@ -315,8 +316,8 @@ describe('what is not the caller’s', () => {
       if (operationId === 'execute' || operationId === 'streamExecution') continue;
       // Programs have their own tests: the host of these tests runs none, and a socket is no answer to read.
       if (operationId === 'openTerminal' || /\/(?:processes|programs\/)/.test(path)) continue;
-      // There is no second host to move to.
-      if (operationId === 'migrateSession') continue;
+      // There is no second host to move to, and no snapshot to go back to.
+      if (operationId === 'migrateSession' || operationId === 'rollbackSession') continue;
       const answer = await api(method, path, { token, ...body });
       const expected = operationId === 'getReceipt' ? 409 : 204;
       expect(answer.status, `${method} ${path} ${answer.text}`).toBeLessThanOrEqual(expected);

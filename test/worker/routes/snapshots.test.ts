@@ -1,6 +1,7 @@
 import { runDurableObjectAlarm } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { ExecutionSchema } from '../../../shared/execution.ts';
 import { SessionSchema } from '../../../shared/session.ts';
 import { ForkedSchema, type Snapshot, SnapshotSchema } from '../../../shared/snapshot-resource.ts';
 import { MAX_SNAPSHOTS } from '../../../worker/objects/snapshots/object.ts';
@@ -141,6 +142,51 @@ describe('a named snapshot', () => {
       state: 'running',
     });
     await as(mallory(), 'DELETE', `/v1/sessions/${sessionId}`);
+  });
+});
+
+describe('a rollback', () => {
+  test('takes the session back to its snapshot, with what runs interrupted and what waits run there', async () => {
+    const sessionId = await open();
+    const path = `/v1/sessions/${sessionId}`;
+    const { snapshot_id: id } = await keep(sessionId, 'before');
+    const held = host.script;
+    host.script = (execution) => execution.started();
+    const call = { tool_name: 'shell', arguments: { command: 'x' } };
+    const running = await as(alice(), 'POST', `${path}/execute`, { body: { ...call, detach: true } });
+    const { execution_id: executionId } = ExecutionSchema.parse(running.json);
+    await host.until(() => host.session(sessionId).executions.size === 1);
+    const waiting = as(alice(), 'POST', `${path}/execute`, { body: call });
+    await vi.waitFor(async () =>
+      expect((await as(alice(), 'GET', path)).json).toMatchObject({ executions: { queued: 1 } }),
+    );
+    host.script = held;
+    const former = host.session(sessionId);
+    const back = await as(alice(), 'POST', `${path}/rollback`, { body: { snapshot_id: id } });
+    expect(back).toMatchObject({ status: 200, json: { state: 'running', generation: 1 } });
+    expect(await waiting).toMatchObject({ json: { status: 'succeeded', state_lost: false } });
+    const ended = await as(alice(), 'GET', `${path}/executions/${executionId}`);
+    expect(ended.json).toMatchObject({ status: 'interrupted', reason: 'rolled_back' });
+    expect(host.session(sessionId).epoch).toBeGreaterThan(former.epoch);
+    expect(host.session(sessionId).attach.snapshot).toMatchObject({ snapshot_id: id, executions: 'stop' });
+    // It can be gone back to as often as it is wanted, each time with another generation.
+    const again = await as(alice(), 'POST', `${path}/rollback`, { body: { snapshot_id: id } });
+    expect(again.json).toMatchObject({ state: 'running', generation: 2 });
+    await as(alice(), 'DELETE', path);
+    await as(alice(), 'DELETE', `/v1/snapshots/${id}`);
+  });
+
+  test('is to a snapshot of this session only', async () => {
+    const [one, other] = [await open(), await open()];
+    const { snapshot_id: id } = await keep(one, 'mine');
+    for (const snapshotId of [id, `snp_${'a'.repeat(22)}`]) {
+      const body = { snapshot_id: snapshotId };
+      const refused = await as(alice(), 'POST', `/v1/sessions/${other}/rollback`, { body });
+      expect(problemIn(refused).code).toBe('not_found');
+    }
+    expect((await as(alice(), 'GET', `/v1/sessions/${other}`)).json).toMatchObject({ state: 'running' });
+    for (const sessionId of [one, other]) await as(alice(), 'DELETE', `/v1/sessions/${sessionId}`);
+    await as(alice(), 'DELETE', `/v1/snapshots/${id}`);
   });
 });
 

@@ -52,6 +52,7 @@ import {
 import { answerCalls, beginProgram, programOf, waitProgram } from './programs/calls.ts';
 import type { ProgramFacts } from './programs/port.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
+import { rollBack } from './rollback.ts';
 import { SessionRuntime } from './runtime.ts';
 import { updateSession } from './settings.ts';
 import { openTerminal } from './terminal.ts';
@@ -258,6 +259,14 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
     const moved = await migrateSession(this.#parts, this.env);
     return moved.ok ? success(viewOf(this.#parts)) : moved;
+  }
+
+  async rollBack(caller: Caller, snapshotId: string): Promise<Outcome<Session>> {
+    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    const found = await this.env.SNAPSHOT_INDEX.getByName(caller.tenant).find(caller.subject, snapshotId);
+    if (!found.ok) return found;
+    const back = await rollBack(this.#parts, found.value.facts);
+    return back.ok ? success(viewOf(this.#parts)) : back;
   }
 
   async snapshot(

@@ -130,6 +130,8 @@ export interface SessionPort {
   suspend(caller: Caller): Promise<Outcome<Session>>;
   /** Suspends the session and brings it back on another host, with what runs in it. */
   migrate(caller: Caller): Promise<Outcome<Session>>;
+  /** Takes the session back to a snapshot of its own. */
+  rollBack(caller: Caller, snapshotId: string): Promise<Outcome<Session>>;
   /** A snapshot of the session, which goes on. */
   snapshot(caller: Caller, wish: { kind: SnapshotKind; name: string }): Promise<Outcome<SnapshotFacts>>;
   /** What the session is made of where it has moved into this snapshot. */
