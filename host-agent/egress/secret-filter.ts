@@ -16,10 +16,27 @@ function needlesOf(inject: readonly InjectedHeader[]): string[] {
   });
 }
 
-/** As it is, and as JSON writes it: some writers put a backslash before each slash. */
+/** As it is, and as JSON (some writers put a backslash before each slash), addresses, forms and base64 write it. */
 function spellingsOf(word: string): string[] {
   const escaped = JSON.stringify(word).slice(1, -1);
-  return [...new Set([word, escaped, escaped.replaceAll('/', '\\/')])];
+  const address = encodeURIComponent(word);
+  const lower = address.replace(/%[0-9A-F]{2}/g, (code) => code.toLowerCase());
+  const plain = [word, escaped, escaped.replaceAll('/', '\\/'), address, lower];
+  return [...new Set([...plain, ...base64Of(word)])];
+}
+
+/** By how many bytes stand before it, a text is written in one of three ways; where others touch it, its edges differ. */
+function base64Of(word: string): string[] {
+  const bytes = Buffer.from(word);
+  const pieces = [0, 1, 2].map((before) => {
+    const written = Buffer.concat([Buffer.alloc(before), bytes])
+      .toString('base64')
+      .replace(/=+$/, '');
+    const isCut = (before + bytes.length) % 3 !== 0;
+    return written.slice(before === 0 ? 0 : before + 1, isCut ? -1 : undefined);
+  });
+  const long = pieces.filter((piece) => piece.length >= MIN_WORD_CHARS);
+  return [...long, ...long.map((piece) => piece.replaceAll('+', '-').replaceAll('/', '_'))];
 }
 
 export class SecretFilter {

@@ -8,6 +8,9 @@ const MAX_FRAME_CHUNK_BYTES = 32 * 1024;
 /** Takes the longest cell there can be, with every character escaped. */
 export const MAX_WAITING_BYTES = 8 * 1024 * 1024;
 
+/** However small each is: one takes room of its own here. */
+export const MAX_WAITING_WRITES = 4_096;
+
 interface WaitingWrite {
   rest: Uint8Array;
   readonly settle: (result: GuestResult<void>) => void;
@@ -46,6 +49,8 @@ export class InputWindow {
       return Promise.resolve(fail('channel_ended', 'the input was closed before'));
     if (this.#waitingBytes + bytes.byteLength > MAX_WAITING_BYTES)
       return Promise.resolve(fail('limit', `more than ${MAX_WAITING_BYTES} bytes of input wait`));
+    if (this.#waiting.length >= MAX_WAITING_WRITES)
+      return Promise.resolve(fail('limit', `more than ${MAX_WAITING_WRITES} writes of input wait`));
     const { promise, resolve } = Promise.withResolvers<GuestResult<void>>();
     this.#waiting.push({ rest: bytes, settle: resolve });
     this.#waitingBytes += bytes.byteLength;

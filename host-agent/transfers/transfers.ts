@@ -61,9 +61,14 @@ export class Transfers {
     const command = commandOf(payload);
     if (command === undefined || actOf(command.request.operation) !== claims.act)
       return failure('invalid_request', `not the payload of a grant of the act ${claims.act}`);
-    if (!this.#useGrant(claims))
-      return failure('grant_replayed', 'the transfer of this grant was begun before');
     const { transfer_id: id, request } = command;
+    const used = this.#useGrant(claims);
+    if (used === 'replayed') return failure('grant_replayed', 'the transfer of this grant was begun before');
+    if (used === 'too many') {
+      const detail = `${MAX_REMEMBERED_GRANTS} transfers were begun within the life of a grant`;
+      this.#end(id, failure('too_many_transfers', detail));
+      return undefined;
+    }
     const path = 'path' in request ? fromBase64(request.path) : new Uint8Array(0);
     const fault =
       path === undefined ? failure('invalid_request', 'path is not base64') : this.#fault(request, id);
@@ -105,15 +110,16 @@ export class Transfers {
     await Promise.all(all.map(({ done }) => done));
   }
 
-  #useGrant({ jti, exp }: GrantClaims): boolean {
+  #useGrant({ jti, exp }: GrantClaims): 'used' | 'replayed' | 'too many' {
     const nowS = Date.now() / 1000;
     for (const [used, expiresS] of this.#usedGrants) {
       if (expiresS > nowS) break;
       this.#usedGrants.delete(used);
     }
-    if (this.#usedGrants.has(jti) || this.#usedGrants.size >= MAX_REMEMBERED_GRANTS) return false;
+    if (this.#usedGrants.has(jti)) return 'replayed';
+    if (this.#usedGrants.size >= MAX_REMEMBERED_GRANTS) return 'too many';
     this.#usedGrants.set(jti, exp);
-    return true;
+    return 'used';
   }
 
   #fault({ operation }: TransferRequest, id: string): Failure | undefined {

@@ -46,6 +46,24 @@ describe('a secret in what an upstream sends', () => {
     expect(words.hide(said.replaceAll('/', '\\/'))).toBe(`{"key":"${'*'.repeat(14)}"}`);
   });
 
+  test('is hidden as an address writes it, and in base64 wherever it stands', () => {
+    const secret = 'sk-0123+/é456789~ÿ?>';
+    const words = new SecretFilter([header(secret)]);
+    const address = encodeURIComponent(secret);
+    expect(words.hide(address)).toBe('*'.repeat(address.length));
+    expect(words.hide(address.toLowerCase())).toBe('*'.repeat(address.length));
+    for (let before = 0; before < 6; before++) {
+      for (const encoding of ['base64', 'base64url'] as const) {
+        const text = Buffer.from(`${'x'.repeat(before)}${secret} and more`).toString(encoding);
+        const shown = words.hide(text).replace(/\*+/, '');
+        // At its edges at most a part of a byte is left.
+        const around = Buffer.from(`${'x'.repeat(before)} and more`).toString(encoding);
+        expect(shown.length).toBeLessThanOrEqual(around.length + 3);
+        expect(words.hide(text)).toContain('*'.repeat(20));
+      }
+    }
+  });
+
   test('is hidden also when its words are short, or as one of several', () => {
     expect(new SecretFilter([header('in words')]).hide('a in words one')).toBe('a ******** one');
     const two = new SecretFilter([header('key=AAAAAAAAAA, sign=BBBBBBBBBB')]);

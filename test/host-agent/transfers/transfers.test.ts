@@ -267,6 +267,15 @@ describe('a grant', () => {
     expect(transfers.begin(grant, again)).toMatchObject({ code: 'grant_replayed' });
   });
 
+  test('beyond those that can be remembered fails by the name of that, and not as a repeated one', async () => {
+    for (let count = 0; count < 8_192; count += 1) begin(reading('f'));
+    const failed = await wire.of(begin(reading('f')), 'file_failed');
+    expect(failed).toMatchObject({
+      code: 'too_many_transfers',
+      detail: expect.stringContaining('life of a grant'),
+    });
+  });
+
   test.each(['', 'nonsense', '{}', JSON.stringify({ transfer_id: 'trf_x', request: reading('f') })])(
     'with the payload %j is refused',
     (payload) => {

@@ -137,9 +137,14 @@ export class Transfer {
 
   /** Nobody wants it any more. */
   cancel(): void {
+    this.giveUp(failure('transfer_failed', 'the transfer was cut'));
+  }
+
+  /** Tells the host that it need not go on. */
+  giveUp(why: Failure): void {
     if (this.hasEnded) return;
     this.#send({ type: 'file_cancel' });
-    this.fail(failure('transfer_failed', 'the transfer was cut'));
+    this.fail(why);
   }
 
   fail(why: Failure): void {
@@ -165,9 +170,9 @@ export class Transfer {
   #heard(): void {
     if (this.#mayBeSilent) return;
     clearTimeout(this.#silence ?? null);
-    this.#silence = setTimeout(() => {
-      this.#send({ type: 'file_cancel' });
-      this.fail(failure('host_unresponsive', 'the transfer moved nothing for too long'));
-    }, SILENCE_MS);
+    this.#silence = setTimeout(
+      () => this.giveUp(failure('host_unresponsive', 'the transfer moved nothing for too long')),
+      SILENCE_MS,
+    );
   }
 }

@@ -25,6 +25,7 @@ import { issueGrant } from './grants.ts';
 import type { SessionLink } from './link.ts';
 import type { SessionRow } from './session-row.ts';
 import { Transfer } from './transfer.ts';
+import { answerBoundMs } from './transfer-bound.ts';
 
 export interface TransfersPort {
   link: () => SessionLink;
@@ -120,7 +121,11 @@ export class Transfers {
       { mayBeSilent: kindOf(request.operation) !== 'files', windowBytes: windowOf(request.operation) },
     );
     this.#active.set(id, { transfer, jti: grant.jti });
+    const boundMs = answerBoundMs(request);
+    const overdue = () => transfer.giveUp(failure('host_unresponsive', 'the host did not answer in time'));
+    const timer = boundMs === null ? null : setTimeout(overdue, boundMs);
     void transfer.done.then((end) => {
+      clearTimeout(timer);
       this.#ended(id, request, end.ok ? 'succeeded' : end.code, transfer.bytes);
     });
     if (!this.#port.link().send(commandFrames(grant.token, payload))) transfer.fail(linkLost());
