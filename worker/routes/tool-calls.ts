@@ -15,6 +15,7 @@ import {
 } from '../rendering/execution-text.ts';
 import { failureText } from '../rendering/failure-text.ts';
 import { imagesOf } from '../rendering/images.ts';
+import { MIN_MAX_TOKENS, withinTokens } from '../rendering/token-budget.ts';
 import { type CallAnswer, messagesOf } from '../tool-calls/messages.ts';
 import { type CheckedCall, type PreparedCall, prepareCalls } from '../tool-calls/prepare.ts';
 import { AssistantMessageSchema, requestedCalls } from '../tool-calls/requested-calls.ts';
@@ -32,8 +33,16 @@ const OptionsSchema = z.object({
     .int()
     .min(MIN_MAX_CHARACTERS)
     .max(MAX_MAX_CHARACTERS)
-    .default(DEFAULT_MAX_CHARACTERS)
-    .describe('Longest content of one result: its head and tail are kept.'),
+    .optional()
+    .describe(
+      `Longest content of one result: its head and tail are kept. ${DEFAULT_MAX_CHARACTERS} unless \`max_tokens\` is given.`,
+    ),
+  max_tokens: z
+    .int()
+    .min(MIN_MAX_TOKENS)
+    .max(MAX_MAX_CHARACTERS)
+    .optional()
+    .describe('The same in tokens, by an estimate that is rather too high.'),
   timeout_ms: z.int().min(1).max(MAX_TIMEOUT_MS).default(DEFAULT_TIMEOUT_MS).describe('Of each call.'),
 });
 
@@ -168,13 +177,19 @@ const ENDS_THE_REQUEST: ReadonlySet<string> = new Set([
   'idempotency_in_progress',
 ]);
 
-function answerOf(id: string, outcome: Outcome<Execution>, { max_characters }: ToolCalls): CallAnswer {
+function answerOf(id: string, outcome: Outcome<Execution>, budget: ToolCalls): CallAnswer {
   if (!outcome.ok) return { id, text: failureText(outcome), images: [], isError: true };
   const execution = outcome.value;
   return {
     id,
-    text: executionText(execution, max_characters),
+    text: textWithin(budget, execution),
     images: imagesOf(execution.results),
     isError: execution.status !== 'succeeded',
   };
+}
+
+function textWithin({ max_characters, max_tokens }: ToolCalls, execution: Execution): string {
+  if (max_tokens === undefined) return executionText(execution, max_characters ?? DEFAULT_MAX_CHARACTERS);
+  const most = max_characters ?? MAX_MAX_CHARACTERS;
+  return withinTokens(max_tokens, (characters) => executionText(execution, Math.min(characters, most)));
 }

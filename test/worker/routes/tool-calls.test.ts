@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { ExecutionSchema } from '../../../shared/execution.ts';
 import { SessionSchema } from '../../../shared/session.ts';
 import { ToolNameSchema } from '../../../shared/tool.ts';
+import { estimatedTokens } from '../../../worker/rendering/token-budget.ts';
 import type { HostDouble, Script } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn } from '../harness/api.ts';
@@ -304,6 +305,31 @@ describe('the content of a message', () => {
     expect(path.endsWith(`${calls[0]?.execution_id}`)).toBe(true);
     const whole = ExecutionSchema.parse((await api('GET', path, { token: await alice() })).json);
     expect(whole.stdout).toBe(`${lines}\n`);
+  });
+
+  test.each([
+    ['words', 'some words of a text'],
+    ['letters of another script', '漢字仮名交じり文'],
+    ['signs that are several tokens each', '😀🎉🧪'],
+    ['a mixture', 'abc 漢字 😀'],
+  ])('keeps within a budget of tokens, of %s', async (_kind, text) => {
+    const long = Array.from({ length: 4_000 }, (_, index) => `${text} ${index}`).join(' ');
+    const maxTokens = 1_000;
+    const { messages } = await answered({ ...chat(shell('c', `out ${long}`)), max_tokens: maxTokens });
+    const content = String(messages[0]?.content);
+    expect(estimatedTokens(content)).toBeLessThanOrEqual(maxTokens);
+    expect(estimatedTokens(content)).toBeGreaterThan(maxTokens / 2);
+    expect(content.startsWith(`${text} 0 `)).toBe(true);
+    expect(content).toContain('3999');
+    expect(content).toMatch(/\[the whole: execution exe_/);
+  });
+
+  test('is as long as its tokens allow where only those are given', async () => {
+    const { messages } = await answered({
+      ...chat(shell('c', `out ${'word '.repeat(8_000)}`)),
+      max_tokens: 20_000,
+    });
+    expect(String(messages[0]?.content).trim()).toBe('word '.repeat(8_000).trim());
   });
 });
 
