@@ -27,6 +27,11 @@ export async function place(
   return success(placement);
 }
 
+/** A host had no room for what it was asked: this isolate asks it no more for a while. */
+export function refusedBy(pool: string, hostId: string): Promise<void> {
+  return pictures.refusedBy(pool, hostId);
+}
+
 /** Whether the pool's object keeps a place for a session that is on its way. */
 export function keepsPlaces(pool: string): boolean {
   return !pictures.isLarge(pool);

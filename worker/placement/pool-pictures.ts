@@ -49,6 +49,14 @@ export class PoolPictures {
     return placement;
   }
 
+  /** It has no room, whatever the picture says: nothing more is sent there until the next one. */
+  async refusedBy(pool: string, hostId: string): Promise<void> {
+    const picture = await this.#pictures.get(pool);
+    if (picture?.ok !== true) return;
+    const host = picture.value.hosts.find(({ host_id }) => host_id === hostId);
+    if (host !== undefined) host.placed = host.capacity;
+  }
+
   async #pictureOf(
     pool: string,
     { nowMs, hosts }: { nowMs: number; hosts: () => Promise<Outcome<HostRow[]>> },

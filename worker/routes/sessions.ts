@@ -18,7 +18,7 @@ import { invalid } from '../middleware/body.ts';
 import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import type { SnapshotFacts } from '../objects/snapshots/port.ts';
-import { keepsPlaces, place } from '../placement/place.ts';
+import { keepsPlaces, place, refusedBy } from '../placement/place.ts';
 import { choosePool } from '../placement/pools.ts';
 import { originOf } from './from-snapshot.ts';
 import { poolCalls, SAFE, tenantCalls, UNSAFE } from './object-calls.ts';
@@ -162,6 +162,7 @@ export async function placeAndCreate(
     // The pool's picture of a host is some seconds old: another one may have the room that this one lacks.
     outcome = { ...outcome, retry_after_s: outcome.retry_after_s ?? FULL_RETRY_AFTER_S };
     except.push(placed.value.hostId);
+    await refusedBy(poolName, placed.value.hostId);
   }
   if (keepsPlaces(poolName)) {
     exchange.waitUntil(pool((stub) => stub.placed({ sessionId }), SAFE).catch(() => undefined));

@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest';
 import { reconnectDelayMs } from '../../../host-agent/edge/reconnect-delay.ts';
 
-test('the first attempt after a loss is made at once', () => {
-  expect(reconnectDelayMs(0, () => 1)).toBe(0);
+test('F18 the first attempt after a loss is made within a quarter of a second, by no two hosts at once', () => {
+  expect(reconnectDelayMs(0, () => 1)).toBe(250);
+  expect(reconnectDelayMs(0, () => 0.5)).toBe(125);
 });
 
 test('F18 delays have full jitter under a cap that doubles up to 20 s', () => {

@@ -53,6 +53,16 @@ describe("an isolate's picture of a large pool", () => {
     expect(chosen[2]).toMatchObject({ ok: false, code: 'no_host_available' });
   });
 
+  test('knows of a host that refused, until the next picture is taken', async () => {
+    const pictures = new PoolPictures();
+    const place = (nowMs: number) =>
+      pictures.place('default', wish, { nowMs, random: () => 0, hosts: async () => success(hostsOf(1)) });
+    expect(await place(1)).toMatchObject({ ok: true, value: { hostId: 'h0' } });
+    await pictures.refusedBy('default', 'h0');
+    expect(await place(2)).toMatchObject({ ok: false, code: 'no_host_available' });
+    expect(await place(10_000)).toMatchObject({ ok: true });
+  });
+
   test('that could not be taken is asked for again', async () => {
     const pictures = new PoolPictures();
     const answers = [failure('object_reset', 'gone'), success(hostsOf(40))];
