@@ -1,4 +1,7 @@
-/** The tools of a program: functions whose calls leave the sandbox and resolve to what came back. */
+/**
+ * The tools of a program: functions whose calls leave the sandbox and resolve to what came back. Images bring the Node of
+ * their distribution: nothing newer than version 18 is used here.
+ */
 import { inspect } from 'node:util';
 
 const MAX_ARGUMENTS_BYTES = 1024 * 1024;
@@ -46,10 +49,10 @@ export class Calls {
     } catch (error) {
       return Promise.reject(error);
     }
-    const { promise, resolve, reject } = Promise.withResolvers();
-    this.#backlog.push({ name, text, resolve, reject });
-    this.#sendSome();
-    return promise;
+    return new Promise((resolve, reject) => {
+      this.#backlog.push({ name, text, resolve, reject });
+      this.#sendSome();
+    });
   }
 
   take({ call, result, error }) {
@@ -151,7 +154,7 @@ export function toolsOf(listed, current) {
   root.call = (name, args) => call(String(name), args);
   root.names = listed.map(({ name }) => name);
   // The shorter paths first: a tool may stand where others are below it.
-  for (const tool of listed.toSorted((one, other) => one.path.length - other.path.length)) {
+  for (const tool of [...listed].sort((one, other) => one.path.length - other.path.length)) {
     const callTool = described((args) => call(tool.name, args), tool.documentation);
     let node = root;
     for (const part of tool.path.slice(0, -1)) node = node[part] ??= described(Object.create(null), part);
