@@ -2,15 +2,9 @@
  * The programs of this session: each call is written before anything is done for it, so that it is done at most once,
  * and its answer is written before it is sent. What an eviction or a restart finds half done goes on from the rows.
  */
-import {
-  type CallAnswer,
-  type CallError,
-  MAX_CALL_ARGUMENTS_BYTES,
-  MAX_CALL_RESULT_BYTES,
-  type ToolResult,
-} from '../../../../shared/code-mode.ts';
+import { type CallError, MAX_CALL_ARGUMENTS_BYTES, type ToolResult } from '../../../../shared/code-mode.ts';
 import { utf8 } from '../../../../shared/encoding.ts';
-import { type Failure, failure, type Outcome, success } from '../../../../shared/errors.ts';
+import { type Outcome, success } from '../../../../shared/errors.ts';
 import type { StreamEvent } from '../../../../shared/execution.ts';
 import { newId } from '../../../../shared/ids.ts';
 import { isTerminal } from '../../../../shared/lifecycle.ts';
@@ -25,9 +19,12 @@ import type { ProgramFrame } from '../intake.ts';
 import type { EventLogs } from '../logs.ts';
 import type { ExecutionRecord } from '../records.ts';
 import type { SessionRow } from '../session-row.ts';
+import { Attendance } from './attendance.ts';
+import { chargeCall, chargeResult } from './budget.ts';
 import { AnswerDelivery, type SendAnswer } from './delivery.ts';
+import { type Answer, answerText, givenAnswers } from './given-answers.ts';
 import type { ProgramFacts } from './port.ts';
-import { type CallRow, numberOf, type ProgramRow, ProgramStore } from './store.ts';
+import { type CallRow, type ProgramRow, ProgramStore } from './store.ts';
 import { argumentsOf } from './view.ts';
 
 type Frame<Type extends ProgramFrame['type']> = Extract<ProgramFrame, { type: Type }>;
@@ -36,9 +33,6 @@ type Frame<Type extends ProgramFrame['type']> = Extract<ProgramFrame, { type: Ty
 const MAX_CALLS_BEYOND_BUDGET = 100;
 /** Each may have a megabyte of arguments. */
 const MAX_EVENTS_AT_ONCE = 4;
-/** Whoever waits for a program is told of a call of theirs after this, though other branches of it still run. */
-const PROMPT_MS = 1_000;
-
 type ToolCallEvent = Extract<StreamEvent, { event: 'tool_call' }>;
 
 export interface ProgramsPort {
@@ -60,7 +54,9 @@ export class Programs {
   readonly #logs: EventLogs;
   readonly #port: ProgramsPort;
   readonly #delivery: AnswerDelivery;
-  readonly #wakers = new Map<number, Set<() => void>>();
+  readonly #attendance: Attendance;
+  /** Calls of the gateway that are under way, by row. */
+  readonly #underWay = new Map<number, AbortController>();
   /** Numbers of those that have not ended: of other executions nothing is asked here. */
   readonly #numbers: Set<number>;
 
@@ -82,6 +78,7 @@ export class Programs {
     this.#logs = parts.logs;
     this.#port = parts.port;
     this.#delivery = new AnswerDelivery(this.store, parts.send);
+    this.#attendance = new Attendance(this.store);
     const open = parts.executions.open.map(({ n }) => n);
     this.#numbers = new Set(open.filter((n) => this.store.find(n) !== undefined));
   }
@@ -171,7 +168,8 @@ export class Programs {
       const plan = await this.#plan(program, row);
       // Meanwhile the program may have ended.
       if (isTerminal(record.status)) return;
-      const error = plan.by === 'nobody' ? plan.error : this.#overBudget(record, row, plan);
+      const error =
+        plan.by === 'nobody' ? plan.error : chargeCall(this.store, record.n, { row, writes: plan.writes });
       if (error !== undefined) this.#answer(record, row, { status: 'refused', error });
       else if (plan.by === 'caller') this.#ask(record, program, row, plan);
       else if (plan.by === 'gateway') await this.#call(record, row, plan);
@@ -205,19 +203,6 @@ export class Programs {
     return planInnerCall(context, { name: row.name, arguments: row.arguments ?? '' }, facts.tools);
   }
 
-  #overBudget({ n }: ExecutionRecord, row: CallRow, { writes }: { writes: boolean }): CallError | undefined {
-    // A call that is made again was charged before.
-    if (row.status !== 'received') return undefined;
-    const program = this.store.find(n);
-    if (program === undefined) return undefined;
-    const { limits } = program.facts;
-    if (numberOf(row) > limits.calls) return exceeded('calls', limits.calls);
-    if (writes && program.writes >= limits.writes) return exceeded('writes', limits.writes);
-    if (program.bytes > limits.bytes) return exceeded('bytes', limits.bytes);
-    if (writes) this.store.use(n, { calls: 0, writes: 1, bytes: 0 });
-    return undefined;
-  }
-
   #ask(
     record: ExecutionRecord,
     { facts }: ProgramRow,
@@ -231,7 +216,7 @@ export class Programs {
       waitsUntilMs: Date.now() + facts.limits.wait_timeout_s * 1_000,
     });
     this.#logs.of(record).wake();
-    this.#changed(record.n);
+    this.#attendance.changed(record.n);
     this.#port.look();
   }
 
@@ -242,71 +227,44 @@ export class Programs {
   ): Promise<void> {
     this.store.patchCall(row, { status: 'running', mayRepeat });
     const ids = { sessionId: this.#row.record.facts.sessionId, executionId: record.executionId };
-    const execution = finish(await performance.run(ids, new AbortController().signal));
+    const controller = new AbortController();
+    this.#underWay.set(row.id, controller);
+    const execution = finish(await performance.run(ids, controller.signal));
+    this.#underWay.delete(row.id);
     const answer = answerOf(execution);
     this.#answer(record, row, { status: 'error' in answer ? 'failed' : 'succeeded', ...answer });
   }
 
-  /** Answers of the caller: all of them are taken, or none. */
+  /** Answers of the caller. */
   answer(record: ExecutionRecord, results: readonly ToolResult[]): Outcome<null> {
-    const answers: { row: CallRow; answer: { result: unknown } | { error: CallError } }[] = [];
-    for (const [index, result] of results.entries()) {
-      const row = this.store.callById(record.n, result.id);
-      if (row === undefined) return notPending(index, 'there is no such call in this program', 'not_found');
-      const answer = answerIn(result);
-      if (row.status !== 'pending') {
-        // The same once more, by a caller that did not hear of the first.
-        const isSame = row.answer !== null && row.answer === answerText(row, answer);
-        if (!isSame) return notPending(index, `the call is ${row.status}`, 'call_not_pending');
-      } else if (!answers.some((other) => other.row.id === row.id)) answers.push({ row, answer });
-      else return notPending(index, 'the call is answered twice here', 'invalid_request');
-      if (utf8(answerText(row, answer)).length > MAX_CALL_RESULT_BYTES) {
-        return failure(
-          'payload_too_large',
-          `body.results.${index}: a result has at most ${MAX_CALL_RESULT_BYTES} bytes as JSON`,
-        );
-      }
-    }
-    for (const { row, answer } of answers) {
+    const given = givenAnswers(this.store, record.n, results);
+    if (!given.ok) return given;
+    for (const { row, answer } of given.value) {
       this.#answer(record, row, { status: 'error' in answer ? 'failed' : 'succeeded', ...answer });
     }
-    if (answers.length > 0) this.#row.patch({ lastActivityAtMs: Date.now() });
+    if (given.value.length > 0) this.#row.patch({ lastActivityAtMs: Date.now() });
     return success(null);
   }
 
   /** The one way to an end of a call: written, then sent. */
-  #answer(
-    record: ExecutionRecord,
-    row: CallRow,
-    end: { status: CallRow['status'] } & ({ result: unknown } | { error: CallError }),
-  ): void {
+  #answer(record: ExecutionRecord, row: CallRow, end: { status: CallRow['status'] } & Answer): void {
     const { status, ...answer } = end;
     const resultBytes = 'result' in answer ? utf8(JSON.stringify(answer.result) ?? 'null').length : 0;
-    const fault = this.#resultFault(record, resultBytes);
+    const fault = chargeResult(this.store, record.n, resultBytes);
     const given = fault === undefined ? answer : { error: fault };
-    this.store.use(record.n, { calls: 0, writes: 0, bytes: resultBytes });
     this.store.patchCall(row, {
       status: fault === undefined ? status : 'failed',
-      answer: answerText(row, given),
+      // Nobody takes it any more where the program has ended.
+      answer: isTerminal(record.status) ? null : answerText(row, given),
       error: 'error' in given ? given.error : null,
       resultBytes,
       finishedAtMs: Date.now(),
       waitsUntilMs: null,
     });
-    this.#changed(record.n);
+    this.#attendance.changed(record.n);
     if (isTerminal(record.status)) return;
     this.#delivery.pump(record);
     this.#port.answered();
-  }
-
-  #resultFault({ n }: ExecutionRecord, resultBytes: number): CallError | undefined {
-    if (resultBytes > MAX_CALL_RESULT_BYTES) {
-      const message = `the result has ${resultBytes} bytes as JSON, at most ${MAX_CALL_RESULT_BYTES} enter the sandbox`;
-      return { code: 'result_too_large', message };
-    }
-    const program = this.store.find(n);
-    if (program === undefined || program.bytes + resultBytes <= program.facts.limits.bytes) return undefined;
-    return exceeded('bytes', program.facts.limits.bytes);
   }
 
   #taken(frame: Frame<'tool_result_taken'>): boolean {
@@ -327,7 +285,7 @@ export class Programs {
     if (record === undefined) return false;
     if (waits) this.#row.patch({ lastActivityAtMs: Date.now() });
     this.#port.clockChanged(record);
-    this.#changed(record.n);
+    this.#attendance.changed(record.n);
     return true;
   }
 
@@ -348,9 +306,10 @@ export class Programs {
     for (const row of open) {
       this.store.patchCall(row, { status: 'void', finishedAtMs: Date.now(), waitsUntilMs: null });
     }
+    for (const { id } of this.store.callsIn(record.n, ['running'])) this.#underWay.get(id)?.abort();
     this.#delivery.ended(this.store.untaken(record.n));
     this.#executions.addContent(record, this.store.letGo(record.n));
-    this.#changed(record.n);
+    this.#attendance.changed(record.n);
   }
 
   /** From the alarm: a call that its caller left without an answer fails in the program. */
@@ -368,36 +327,8 @@ export class Programs {
   }
 
   /** Resolves when the program has ended, or waits for its caller. */
-  async wait(record: ExecutionRecord): Promise<void> {
-    while (!isTerminal(record.status) && !this.#isDue(record)) {
-      await this.#change(record.n);
-    }
-  }
-
-  #isDue(record: ExecutionRecord): boolean {
-    const pending = this.store.callsIn(record.n, ['pending']);
-    if (pending.length === 0) return false;
-    const oldestMs = Math.min(...pending.map(({ createdAtMs }) => createdAtMs));
-    if (Date.now() - oldestMs >= PROMPT_MS) return true;
-    // What is being looked at may be for the caller too.
-    return record.status === 'waiting' && this.store.callsIn(record.n, ['received']).length === 0;
-  }
-
-  #change(n: number): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const wakers = this.#wakers.get(n) ?? new Set();
-    this.#wakers.set(n, wakers.add(resolve));
-    const isAsked = this.store.callsIn(n, ['pending']).length > 0;
-    const timer = isAsked ? setTimeout(resolve, PROMPT_MS) : null;
-    return promise.finally(() => {
-      clearTimeout(timer);
-      wakers.delete(resolve);
-      if (wakers.size === 0) this.#wakers.delete(n);
-    });
-  }
-
-  #changed(n: number): void {
-    for (const wake of this.#wakers.get(n) ?? []) wake();
+  wait(record: ExecutionRecord): Promise<void> {
+    return this.#attendance.wait(record);
   }
 
   #running(executionId: string): ExecutionRecord | undefined {
@@ -426,29 +357,3 @@ const END_NOT_SEEN: CallError = {
   code: 'unknown',
   message: 'the gateway restarted during the call, which may have had its effect',
 };
-
-function exceeded(budget: string, limit: number): CallError {
-  return { code: 'budget_exceeded', message: `the program may use ${limit} ${budget}, and has` };
-}
-
-function answerText(row: CallRow, answer: { result: unknown } | { error: CallError }): string {
-  const whole: CallAnswer = { call: numberOf(row), ...answer };
-  return JSON.stringify(whole);
-}
-
-function answerIn({ content, structured, error }: ToolResult): { result: unknown } | { error: CallError } {
-  if (error !== undefined) {
-    return { error: typeof error === 'string' ? { code: 'tool_failed', message: error } : error };
-  }
-  return { result: structured === undefined ? content : structured };
-}
-
-function notPending(
-  index: number,
-  detail: string,
-  code: 'not_found' | 'call_not_pending' | 'invalid_request',
-): Failure {
-  return failure(code, `body.results.${index}: ${detail}`, {
-    violations: [{ path: `body.results.${index}.id`, expected: 'the id of a call that is pending' }],
-  });
-}

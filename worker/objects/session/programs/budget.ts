@@ -1,0 +1,36 @@
+/** What a program may use: checked before a call is made, and before its result goes in. */
+import { type CallError, MAX_CALL_RESULT_BYTES } from '../../../../shared/code-mode.ts';
+import { type CallRow, numberOf, type ProgramStore } from './store.ts';
+
+/** Why the call is not made; one that changes something is charged as such. */
+export function chargeCall(
+  store: ProgramStore,
+  n: number,
+  { row, writes }: { row: CallRow; writes: boolean },
+): CallError | undefined {
+  const program = store.find(n);
+  // A call that is made again was charged before.
+  if (program === undefined || row.status !== 'received') return undefined;
+  const { limits } = program.facts;
+  if (numberOf(row) > limits.calls) return exceeded('calls', limits.calls);
+  if (writes && program.writes >= limits.writes) return exceeded('writes', limits.writes);
+  if (program.bytes > limits.bytes) return exceeded('bytes', limits.bytes);
+  if (writes) store.use(n, { calls: 0, writes: 1, bytes: 0 });
+  return undefined;
+}
+
+/** Why the result does not go in. It is charged either way. */
+export function chargeResult(store: ProgramStore, n: number, resultBytes: number): CallError | undefined {
+  const program = store.find(n);
+  store.use(n, { calls: 0, writes: 0, bytes: resultBytes });
+  if (resultBytes > MAX_CALL_RESULT_BYTES) {
+    const message = `the result has ${resultBytes} bytes as JSON, at most ${MAX_CALL_RESULT_BYTES} enter the sandbox`;
+    return { code: 'result_too_large', message };
+  }
+  if (program === undefined || program.bytes + resultBytes <= program.facts.limits.bytes) return undefined;
+  return exceeded('bytes', program.facts.limits.bytes);
+}
+
+function exceeded(budget: string, limit: number): CallError {
+  return { code: 'budget_exceeded', message: `the program may use ${limit} ${budget}, and has` };
+}
