@@ -1,5 +1,5 @@
 /** Moves a session to another host of its pool, with what runs in it: suspended here, and brought back there. */
-import { type Outcome, success } from '../../../shared/errors.ts';
+import { failure, type Outcome } from '../../../shared/errors.ts';
 import type { Env } from '../../env.ts';
 import { notNow } from './pausing.ts';
 import type { SessionRuntime } from './runtime.ts';
@@ -14,11 +14,10 @@ export async function migrateSession(runtime: SessionRuntime, env: Env): Promise
   const wish = { image, sessionId, except: [hostId], like: hostId };
   const placed = await env.POOL.getByName(pool).place(wish);
   if (!placed.ok) return placed;
-  const suspended = await suspension.suspend();
-  if (!suspended.ok) return suspended;
-  const there = await waking.wake([hostId]);
-  if (there.ok) return success(null);
-  // Better where it was than nowhere.
-  const here = await waking.wake();
-  return here.ok ? there : here;
+  const moved = await waking.leaving(hostId, async () => {
+    const suspended = await suspension.suspend();
+    return suspended.ok ? waking.wake() : suspended;
+  });
+  if (!moved.ok || row.record.facts.hostId !== hostId) return moved;
+  return failure('no_host_available', 'no other host took the session; it goes on where it was');
 }

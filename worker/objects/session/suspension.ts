@@ -13,7 +13,7 @@ import type { Env } from '../../env.ts';
 import { snapshotKey } from '../../snapshots/snapshot-keys.ts';
 import { signTransferToken } from '../../snapshots/transfer-token.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
-import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
+import type { NewSnapshot, SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
 import { SUSPEND_PATIENCE_MS } from './agenda.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Dispatch } from './dispatch.ts';
@@ -109,7 +109,7 @@ export class Suspension {
     const { leaveRunning, kind, name } = wish;
     // Taken at once, so that of two that ask only one is first.
     this.#parts.row.patch({ pendingSnapshot: { snapshotId, leaveRunning, atMs: Date.now() } });
-    const begun = await this.#index().begin({ snapshotId, sessionId, tenant, subject, kind, name });
+    const begun = await this.#begin({ snapshotId, sessionId, tenant, subject, kind, name });
     if (!begun.ok || this.#record.pendingSnapshot?.snapshotId !== snapshotId) {
       this.#over(snapshotId);
       return begun.ok ? notNow(this.#parts.row) : begun;
@@ -117,6 +117,15 @@ export class Suspension {
     this.#parts.transfers.endAll(failure('transfer_failed', 'a snapshot of the session is being made'));
     this.#parts.port.look();
     return this.#ask({ snapshotId, leaveRunning });
+  }
+
+  async #begin(snapshot: NewSnapshot): Promise<Outcome<null>> {
+    try {
+      return await this.#index().begin(snapshot);
+    } catch (error: unknown) {
+      logWarning('snapshot_not_begun', { detail: messageOf(error) });
+      return failure('storage_unavailable', 'the snapshot could not be recorded', { retry_after_s: 2 });
+    }
   }
 
   async #ask({

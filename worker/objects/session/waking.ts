@@ -42,6 +42,8 @@ export class Waking {
   readonly #link: () => SessionLink;
   readonly #port: WakingPort;
   #waking: Promise<Outcome<null>> | undefined;
+  /** The host that the session is leaving: taken again only where there is no other. */
+  #left: string | undefined;
 
   constructor(parts: {
     row: SessionRow;
@@ -64,9 +66,9 @@ export class Waking {
   }
 
   /** Resolves when the session runs, at once where it is not suspended. Who comes meanwhile joins. */
-  wake(except: readonly string[] = []): Promise<Outcome<null>> {
+  wake(): Promise<Outcome<null>> {
     if (this.#row.maybe?.state !== 'suspended') return Promise.resolve(success(null));
-    this.#waking ??= this.#wake([...except])
+    this.#waking ??= this.#wake()
       .catch((error: unknown): Outcome<null> => {
         logWarning('waking_failed', { detail: messageOf(error) });
         return failure('internal', 'the session could not be woken');
@@ -79,7 +81,18 @@ export class Waking {
     return this.#waking;
   }
 
-  async #wake(except: string[]): Promise<Outcome<null>> {
+  /** From before the session is suspended: a call that waits wakes it at once. */
+  async leaving<T>(hostId: string, work: () => Promise<T>): Promise<T> {
+    this.#left = hostId;
+    try {
+      return await work();
+    } finally {
+      this.#left = undefined;
+    }
+  }
+
+  async #wake(): Promise<Outcome<null>> {
+    const except: string[] = [];
     let last: Failure | undefined;
     for (let tried = 0; tried < MAX_HOSTS_TRIED; tried += 1) {
       const placed = await this.#place(except);
@@ -108,7 +121,10 @@ export class Waking {
     if (snapshot === null) return failure('internal', 'the suspended session has no snapshot');
     const { imageDigest: image, sessionId, pool } = facts;
     const wish = { image, sessionId, except, requires: snapshot.requirements };
-    const placed = await this.#env.POOL.getByName(pool).place(wish);
+    const stub = this.#env.POOL.getByName(pool);
+    const elsewhere =
+      this.#left === undefined ? undefined : await stub.place({ ...wish, except: [...except, this.#left] });
+    const placed = elsewhere?.ok === true ? elsewhere : await stub.place(wish);
     return placed.ok ? success(placed.value.hostId) : placed;
   }
 

@@ -127,6 +127,22 @@ describe('a suspended session', () => {
     expect(receipts).toHaveLength(3);
   });
 
+  test('goes elsewhere though a call waits for it, and stays where it was where nobody else takes it', async () => {
+    const stream = await executeStream(session, call('first'));
+    await vi.waitFor(() => expect(running).toHaveLength(1));
+    const waiting = session.stub.execute(call('second'));
+    const other = await connect();
+    expect(await session.stub.migrate(caller)).toMatchObject({ value: { host_id: other.hostId } });
+    await running[0]?.finish();
+    await stream.toEnd();
+    await vi.waitFor(() => expect(running).toHaveLength(2));
+    host.refuseAttach = 'host_full';
+    expect(await session.stub.migrate(caller)).toMatchObject({ ok: false, code: 'no_host_available' });
+    expect(await view()).toMatchObject({ state: 'running', host_id: other.hostId });
+    await running[1]?.finish();
+    expect(await waiting).toMatchObject({ value: { status: 'succeeded', state_lost: false } });
+  });
+
   test('counts no time of a call that is in it, and says to a reader that it stands still', async () => {
     const stream = await executeStream(session, call('slow', { body: { timeout_ms: 1_000 } }));
     await vi.waitFor(() => expect(running).toHaveLength(1));
