@@ -11,6 +11,7 @@ export const HostIdSchema = z.string().regex(new RegExp(`^hst_${HANDLE}$`));
 export const SessionIdSchema = z.string().regex(new RegExp(`^ses_${HANDLE}[A-Za-z0-9_-]{16}$`));
 /** Tagged like that of a session. */
 export const WorkflowIdSchema = z.string().regex(new RegExp(`^wfl_${HANDLE}[A-Za-z0-9_-]{16}$`));
+export const RepairRunIdSchema = z.string().regex(new RegExp(`^rpr_${HANDLE}$`));
 export const TenantSchema = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/);
 export const Sha256Schema = z.string().regex(/^[0-9a-f]{64}$/);
 export const ImageDigestSchema = z.string().regex(/^sha256:[0-9a-f]{64}$/);
@@ -31,7 +32,8 @@ export type IdPrefix =
   | 'trm'
   | 'prc'
   | 'snp'
-  | 'tcl';
+  | 'tcl'
+  | 'rpr';
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${randomHandle()}`;

@@ -8,6 +8,7 @@ import type { HostPort } from './objects/host/port.ts';
 import type { McpCallsPort } from './objects/mcp-calls/port.ts';
 import type { ObjectNamespace } from './objects/namespace.ts';
 import type { PoolPort } from './objects/pool/port.ts';
+import type { RepairPort } from './objects/repair/port.ts';
 import type { SessionPort } from './objects/session/port.ts';
 import type { SnapshotsPort } from './objects/snapshots/port.ts';
 import type { SourcePort } from './objects/source/port.ts';
@@ -30,6 +31,9 @@ export interface Env {
   SOURCE: ObjectNamespace<SourcePort>;
   APPROVALS: ObjectNamespace<ApprovalsPort>;
   AUDIT: ObjectNamespace<AuditPort>;
+  REPAIR: ObjectNamespace<RepairPort>;
+  /** Self-healing runs, on the same engine. */
+  REPAIR_RUN: RunNamespace;
   /** Origin of this edge, `iss` of its grants, for example `https://sandgate.example.com`. */
   EDGE_ORIGIN: string;
   /**

@@ -7,11 +7,13 @@ export { CatalogueObject } from './objects/catalogue/object.ts';
 export { HostObject } from './objects/host/object.ts';
 export { McpCallsObject } from './objects/mcp-calls/object.ts';
 export { PoolObject } from './objects/pool/object.ts';
+export { RepairObject } from './objects/repair/object.ts';
 export { SessionObject } from './objects/session/object.ts';
 export { SnapshotsObject } from './objects/snapshots/object.ts';
 export { SourceObject } from './objects/source/object.ts';
 export { TenantObject } from './objects/tenant/object.ts';
 export { WorkflowObject } from './objects/workflow/object.ts';
+export { RepairRun } from './repair/run.ts';
 export { WorkflowRun } from './workflows/run.ts';
 
 export default createApp();

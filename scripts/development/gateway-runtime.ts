@@ -18,6 +18,7 @@ const DURABLE_OBJECTS = {
   SOURCE: 'SourceObject',
   APPROVALS: 'ApprovalsObject',
   AUDIT: 'AuditObject',
+  REPAIR: 'RepairObject',
 };
 
 export type GatewayOptions = {
@@ -44,8 +45,11 @@ export async function startGateway(options: GatewayOptions): Promise<{ url: URL;
           { className, useSQLite: true },
         ]),
       ),
-      workflows: { WORKFLOW_RUN: { name: 'workflow-run', className: 'WorkflowRun' } },
       r2Buckets: { SNAPSHOTS: 'sandgate-snapshots' },
+      workflows: {
+        WORKFLOW_RUN: { name: 'workflow-run', className: 'WorkflowRun' },
+        REPAIR_RUN: { name: 'repair-run', className: 'RepairRun' },
+      },
       resourcePersistencePath: options.persistDir,
       cf: false,
       telemetry: { enabled: false },

@@ -8,6 +8,7 @@ import type { ApprovalsPort } from '../objects/approvals/port.ts';
 import type { CataloguePort } from '../objects/catalogue/port.ts';
 import type { HostPort } from '../objects/host/port.ts';
 import type { PoolPort } from '../objects/pool/port.ts';
+import type { RepairPort } from '../objects/repair/port.ts';
 import type { SessionPort } from '../objects/session/port.ts';
 import { sessionObjectName } from '../objects/session-name.ts';
 import type { SnapshotsPort } from '../objects/snapshots/port.ts';
@@ -36,6 +37,11 @@ export function tenantCalls(env: Env, tenant: string): ObjectCalls<TenantPort> {
 export function workflowCalls(env: Env, tenant: string, workflowId: string): ObjectCalls<WorkflowPort> {
   const name = `${tenant}:${workflowId}`;
   return (method, about) => callObject(() => method(env.WORKFLOW.getByName(name)), about);
+}
+
+export function repairCalls(env: Env, tenant: string, repairRunId: string): ObjectCalls<RepairPort> {
+  const name = `${tenant}:${repairRunId}`;
+  return (method, about) => callObject(() => method(env.REPAIR.getByName(name)), about);
 }
 
 export function catalogueCalls(env: Env, tenant: string): ObjectCalls<CataloguePort> {

@@ -13,6 +13,7 @@ import { operatorRoutes } from './operator.ts';
 import { pausingRoutes } from './pausing.ts';
 import { processRoutes } from './processes.ts';
 import { programRoutes } from './programs.ts';
+import { repairRunRoutes } from './repair-runs.ts';
 import type { Route } from './route.ts';
 import { sessionRoutes } from './sessions.ts';
 import { snapshotRoutes } from './snapshots.ts';
@@ -44,6 +45,7 @@ const described: Route[] = [
   ...approvalRoutes,
   toolCalls,
   ...workflowRoutes,
+  ...repairRunRoutes,
   mcp,
   ...operatorRoutes,
   ...hostDutyRoutes,

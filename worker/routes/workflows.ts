@@ -3,6 +3,7 @@ import type { Violation } from '../../shared/errors.ts';
 import { isWorkflowIdOf, newWorkflowId } from '../../shared/ids.ts';
 import { BUILT_IN_TOOLS, ToolNameSchema } from '../../shared/tool.ts';
 import { type CreateWorkflow, CreateWorkflowSchema, WorkflowSchema } from '../../shared/workflow.ts';
+import { ownerOf } from '../engine/owner.ts';
 import { invalid } from '../middleware/body.ts';
 import { idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
@@ -50,21 +51,14 @@ const createWorkflow = defineRoute({
       body: raw.bytes,
     });
     const workflowId = await reserveWorkflow(exchange, idempotency);
-    const { tenant, scopes, kind: _, ...owner } = exchange.principal;
-    const started = await workflowCalls(
-      exchange.env,
-      tenant,
+    const calls = workflowCalls(exchange.env, exchange.principal.tenant, workflowId);
+    const plan = {
       workflowId,
-    )(
-      (stub) =>
-        stub.start({
-          workflowId,
-          owner: { tenant, ...owner, scopes: [...scopes] },
-          definition: body,
-          endsBy: exchange.receivedMs + body.timeout_s * 1_000,
-        }),
-      SAFE,
-    );
+      owner: ownerOf(exchange.principal),
+      definition: body,
+      endsBy: exchange.receivedMs + body.timeout_s * 1_000,
+    };
+    const started = await calls((stub) => stub.start(plan), SAFE);
     return reply(202, unwrap(started), { Location: `/v1/workflows/${workflowId}` });
   },
 });

@@ -5,11 +5,12 @@ import { newSessionId, SessionIdSchema } from '../../shared/ids.ts';
 import { MAX_IDLE_TIMEOUT_S } from '../../shared/limits.ts';
 import { CreateSessionSchema } from '../../shared/session.ts';
 import type { WorkflowSession } from '../../shared/workflow.ts';
+import { ownersExchange } from '../engine/owner.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
 import { SAFE } from '../routes/object-calls.ts';
 import { ownSession, sessionOf } from '../routes/own-session.ts';
 import { placeAndCreate } from '../routes/sessions.ts';
-import { ownersExchange, type RunContext } from './run-context.ts';
+import type { RunContext } from './run-context.ts';
 
 /** Placing asks up to three hosts, each of which may have to boot a sandbox. */
 const CREATE_TIMEOUT_MS = 300_000;
@@ -37,7 +38,7 @@ export class RunSessions {
   async #given(name: string, sessionId: string): Promise<string> {
     const { steps, record } = this.#context;
     return steps.once(`session ${name}`, SessionIdSchema, async () => {
-      const session = await ownSession(ownersExchange(this.#context), sessionId);
+      const session = await ownSession(ownersExchange(this.#context, this.#context.plan.owner), sessionId);
       unwrap(await session.call((stub) => stub.describe(session.caller), SAFE));
       await record((stub) => stub.sessionNamed(name, sessionId, false));
       return sessionId;
@@ -63,7 +64,7 @@ export class RunSessions {
           idle_timeout_s: MAX_IDLE_TIMEOUT_S,
         };
         unwrap(
-          await placeAndCreate(ownersExchange(this.#context), {
+          await placeAndCreate(ownersExchange(this.#context, this.#context.plan.owner), {
             sessionId,
             fresh: false,
             request,
@@ -82,7 +83,7 @@ export class RunSessions {
     const { steps } = this.#context;
     for (const sessionId of this.#own) {
       await steps.once(`end ${sessionId}`, z.null(), async () => {
-        const session = sessionOf(ownersExchange(this.#context), sessionId);
+        const session = sessionOf(ownersExchange(this.#context, this.#context.plan.owner), sessionId);
         const ended = await session.call((stub) => stub.destroy(session.caller), SAFE);
         if (!ended.ok && ended.code !== 'not_found') throw new Refusal(failure(ended.code, ended.detail));
         return null;

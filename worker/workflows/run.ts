@@ -4,13 +4,13 @@ import * as z from 'zod';
 import type { Outcome } from '../../shared/errors.ts';
 import { TenantSchema, WorkflowIdSchema } from '../../shared/ids.ts';
 import { configurationOf } from '../configuration.ts';
+import { reasonOf, Steps } from '../engine/steps.ts';
 import type { Env } from '../env.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { PlanSchema, type WorkflowPort } from '../objects/workflow/port.ts';
+import { PlanSchema, type RunEnd, type WorkflowPort } from '../objects/workflow/port.ts';
 import { SAFE, workflowCalls } from '../routes/object-calls.ts';
 import { GraphRun } from './graph-run.ts';
 import { RunSessions } from './run-sessions.ts';
-import { Steps } from './steps.ts';
 import { TaskCalls } from './task-calls.ts';
 
 export const RunParametersSchema = z.strictObject({ tenant: TenantSchema, id: WorkflowIdSchema });
@@ -34,7 +34,9 @@ export class WorkflowRun extends WorkflowEntrypoint<Env, RunParameters> {
     };
     const sessions = new RunSessions(context);
     const graph = new GraphRun(context, new TaskCalls(context, sessions));
-    const end = await graph.run();
+    const end = await graph
+      .run()
+      .catch((error: unknown): RunEnd => ({ status: 'failed', reason: reasonOf(error) }));
     await sessions.end();
     await steps.once('ended', z.null(), () => record((stub) => stub.ended(end)));
     return end.status;

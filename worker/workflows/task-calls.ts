@@ -4,14 +4,13 @@ import { ERRORS } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { DEFAULT_TIMEOUT_MS } from '../../shared/limits.ts';
 import { type CallResult, CallResultSchema, type WorkflowTask } from '../../shared/workflow.ts';
+import { admitOwner, ownersExchange } from '../engine/owner.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
-import { type BarredCaller, barOf } from '../objects/tenant/bars/bars.ts';
 import { acceptCall, attendedCall, awaitCall } from '../routes/attended-call.ts';
-import { SAFE, tenantCalls } from '../routes/object-calls.ts';
 import { sessionOf } from '../routes/own-session.ts';
 import { resolveCall } from '../tools/resolve-call.ts';
 import { callResult, refusedCall } from './call-result.ts';
-import { ownersExchange, type RunContext } from './run-context.ts';
+import type { RunContext } from './run-context.ts';
 import type { RunSessions } from './run-sessions.ts';
 
 /** Beside its own time: the queue of the session, and a host that has to come back. */
@@ -55,8 +54,8 @@ export class TaskCalls {
     const { plan, env, record } = this.#context;
     const leftMs = plan.endsBy - Date.now();
     if (leftMs <= 0) return refusedCall({ code: 'overloaded', detail: 'the time of the workflow is over' });
-    const exchange = ownersExchange(this.#context);
-    await admit(env, exchange.principal);
+    await admitOwner(env, plan.owner);
+    const exchange = ownersExchange(this.#context, plan.owner);
     const resolved = await resolveCall(
       exchange,
       {
@@ -78,22 +77,6 @@ export class TaskCalls {
     const ended = unwrap(await awaitCall(call));
     await record((stub) => stub.callBegun({ ...at, ...idsOf(ended) }));
     return callResult(ended);
-  }
-}
-
-/** A run counts as its owner's requests do, and ends where the owner may call no more. */
-async function admit(env: RunContext['env'], owner: BarredCaller & { tenant: string }): Promise<void> {
-  const lease = unwrap(await tenantCalls(env, owner.tenant)((stub) => stub.leaseRequests(1), SAFE));
-  const { disabled, bars } = lease.standing;
-  if (disabled || (bars !== null && barOf(bars, owner) !== undefined)) {
-    throw new Refusal({
-      ok: false,
-      code: 'unauthenticated',
-      detail: 'the tenant is disabled, or the token revoked',
-    });
-  }
-  if (lease.granted === 0) {
-    throw new Refusal({ ok: false, code: 'rate_limited', detail: 'the tenant is over its rate' });
   }
 }
 

@@ -9,19 +9,8 @@ import {
   type Workflow,
   WorkflowStatusSchema,
 } from '../../../shared/workflow.ts';
+import { OwnerSchema } from '../../engine/owner.ts';
 import type { Caller } from '../caller.ts';
-import { CallerSchema } from '../session/port.ts';
-
-/** Who started it, with the rights that the token gave then: each call of the run is judged by them. */
-export const OwnerSchema = CallerSchema.extend({
-  client: z.string(),
-  scopes: z.array(z.string()),
-  tokenId: z.string(),
-  issuedAtMs: z.number().default(0),
-  apiKeyId: z.string().nullable().default(null),
-  expiresAtMs: z.number(),
-});
-export type Owner = z.infer<typeof OwnerSchema>;
 
 /** What a run works from. */
 export const PlanSchema = z.object({

@@ -1,0 +1,211 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import * as z from 'zod';
+import { type RepairRun, RepairRunSchema } from '../../../shared/repair.ts';
+import { SessionSchema } from '../../../shared/session.ts';
+import type { HostDouble, Script } from '../../fixtures/host-double/host-double.ts';
+import { tokenOf } from '../fixture-issuer.ts';
+import { type ApiOptions, api, problemIn } from '../harness/api.ts';
+import { connectFakeHost } from '../harness/fake-host.ts';
+
+let host: HostDouble;
+let sessionId: string;
+/** Codes in the order in which the host was given them. */
+const ran: string[] = [];
+let releaseHeld: () => void = () => undefined;
+
+/** `ok` succeeds, `slow` runs into its deadline, `hold` waits, everything else fails with itself as the message. */
+const script: Script = async (execution) => {
+  execution.started();
+  const code = String(execution.arguments.code);
+  ran.push(code);
+  if (code.startsWith('ok')) return execution.finish();
+  if (code === 'slow') return execution.finish({ status: 'timeout' });
+  if (code === 'hold') {
+    const held = Promise.withResolvers<void>();
+    releaseHeld = held.resolve;
+    await held.promise;
+    return execution.finish({ status: 'interrupted' });
+  }
+  const [message = '', secret] = code.split('#');
+  const error = {
+    name: 'RuntimeError',
+    message,
+    traceback: `Traceback\nRuntimeError: ${message}${secret ?? ''}\n`,
+  };
+  return execution.finish({ status: 'failed', exit_code: 1, error });
+};
+
+const alice = () => tokenOf({ claims: { tenant: 'acme', sub: 'alice' } });
+
+beforeAll(async () => {
+  host = await connectFakeHost({ script });
+  const created = await api('POST', '/v1/sessions', { token: await alice(), body: {} });
+  sessionId = SessionSchema.parse(created.json).session_id;
+  const tool = {
+    description: 'A model',
+    kind: 'http',
+    url: 'https://models.example.com/v1/chat/completions',
+    credentials: { authorization: 'Bearer very-secret-value' },
+  };
+  const put = await api('PUT', '/v1/tools/model', { token: await alice(), body: tool });
+  expect(put.status, put.text).toBeLessThan(300);
+});
+afterEach(() => {
+  vi.restoreAllMocks();
+  ran.length = 0;
+});
+afterAll(() => {
+  expect(host.failures).toEqual([]);
+  host.close();
+});
+
+const AskedSchema = z.object({
+  model: z.string(),
+  messages: z.array(z.object({ role: z.string(), content: z.string() })),
+});
+
+/** A model that gives these answers in turn; what it was asked is kept. */
+function modelAnswers(...answers: (string | (() => Response | Promise<Response>))[]) {
+  const asked: { headers: Headers; body: z.infer<typeof AskedSchema> }[] = [];
+  vi.spyOn(globalThis, 'fetch').mockImplementation(async (input, init) => {
+    const request = new Request(input, init);
+    asked.push({ headers: request.headers, body: AskedSchema.parse(await request.json()) });
+    const answer = answers.shift() ?? 'no more';
+    if (typeof answer !== 'string') return answer();
+    return Response.json({ choices: [{ message: { role: 'assistant', content: answer } }] });
+  });
+  return asked;
+}
+
+const fenced = (code: string) => `Try this:\n\`\`\`python\n${code}\n\`\`\``;
+const path = () => `/v1/sessions/${sessionId}/repair_runs`;
+
+async function start(code: string, more: object = {}, options: ApiOptions = {}): Promise<RepairRun> {
+  const body = { code, model: { tool_name: 'model', name: 'mender-1', timeout_ms: 1_000 }, ...more };
+  const answer = await api('POST', path(), { token: await alice(), body, ...options });
+  expect(answer.status, answer.text).toBe(202);
+  return RepairRunSchema.parse(answer.json);
+}
+
+async function run(code: string, more: object = {}): Promise<RepairRun> {
+  const { repair_run_id } = await start(code, more);
+  return vi.waitFor(
+    async () => {
+      const answer = await api('GET', `${path()}/${repair_run_id}`, { token: await alice() });
+      const found = RepairRunSchema.parse(answer.json);
+      expect(found.status).not.toBe('running');
+      return found;
+    },
+    { timeout: 25_000, interval: 50 },
+  );
+}
+
+describe('R06: a self-healing run', () => {
+  test('that succeeds at once asks nobody', async () => {
+    const asked = modelAnswers();
+    expect(await run('ok')).toMatchObject({ status: 'succeeded', stopped_because: 'succeeded' });
+    expect([ran, asked]).toEqual([['ok'], []]);
+  });
+
+  test('is mended at the second try, each attempt an execution with its difference', async () => {
+    const asked = modelAnswers(fenced('bad two'), fenced('ok three'));
+    const mended = await run('bad one', { task: 'Make it work' });
+    expect(mended).toMatchObject({ status: 'succeeded', stopped_because: 'succeeded', detail: null });
+    expect(ran).toEqual(['bad one', 'bad two', 'ok three']);
+    expect(mended.attempts).toMatchObject([
+      { attempt: 1, status: 'failed', error: 'RuntimeError: bad one', diff: null, rolled_back: true },
+      { attempt: 2, status: 'failed', error: 'RuntimeError: bad two', rolled_back: true },
+      { attempt: 3, status: 'succeeded', error: null, code: 'ok three', rolled_back: false },
+    ]);
+    expect(mended.attempts[2]?.diff).toContain('-bad two\n+ok three');
+    const receipts = await Promise.all(
+      mended.attempts.map(async ({ execution_id }) =>
+        api('GET', `/v1/sessions/${sessionId}/executions/${execution_id}/receipt`, { token: await alice() }),
+      ),
+    );
+    expect(receipts.map(({ status }) => status)).toEqual([200, 200, 200]);
+    expect(asked[0]?.headers.get('authorization')).toBe('Bearer very-secret-value');
+    expect(asked[0]?.body.model).toBe('mender-1');
+    const question = asked[1]?.body.messages.at(-1)?.content ?? '';
+    for (const part of ['Make it work', 'bad one', 'bad two', 'RuntimeError: bad two']) {
+      expect(question).toContain(part);
+    }
+  });
+
+  test.each([
+    ['gives the same code again', ['bad'], 'repeated_code', ['bad']],
+    ['alternates between two codes', ['worse', 'bad'], 'repeated_code', ['bad', 'worse']],
+    ['changes nothing of the error', ['bad#2'], 'repeated_error', ['bad', 'bad#2']],
+    ['answers in prose', [], 'no_code', ['bad']],
+  ])('stops where the model %s', async (_, codes, stop, runs) => {
+    modelAnswers(...codes.map(fenced), 'I do not know.');
+    const stopped = await run('bad');
+    expect(stopped).toMatchObject({ status: 'failed', stopped_because: stop });
+    expect(ran).toEqual(runs);
+    expect(stopped.attempts.every(({ rolled_back }) => rolled_back)).toBe(true);
+  });
+
+  test('stops at its budget', async () => {
+    const asked = modelAnswers(fenced('b'), fenced('c'), fenced('d'));
+    expect(await run('a', { max_retries: 2 })).toMatchObject({ stopped_because: 'out_of_retries' });
+    expect([ran, asked.length]).toEqual([['a', 'b', 'c'], 2]);
+    expect(await run('z', { max_retries: 0 })).toMatchObject({ stopped_because: 'out_of_retries' });
+  });
+
+  test('never mends what is not the code’s fault', async () => {
+    const asked = modelAnswers(fenced('ok'));
+    expect(await run('slow')).toMatchObject({
+      status: 'failed',
+      stopped_because: 'not_repairable',
+      attempts: [{ status: 'timeout', rolled_back: false }],
+    });
+    expect(asked).toEqual([]);
+  });
+
+  test('survives a model that is down for a moment, and ends where it stays so', async () => {
+    const down = () => new Response('busy', { status: 503 });
+    modelAnswers(down, fenced('ok'));
+    expect(await run('bad')).toMatchObject({ status: 'succeeded' });
+    const asked = modelAnswers(down, down, down, fenced('ok'));
+    expect(await run('bad')).toMatchObject({ stopped_because: 'model_failed' });
+    expect(asked).toHaveLength(3);
+    modelAnswers(() => Response.json({ error: 'what?' }));
+    expect(await run('bad')).toMatchObject({ stopped_because: 'model_failed' });
+  });
+
+  test('is cancelled with the attempt that it makes', async () => {
+    modelAnswers();
+    const { repair_run_id } = await start('hold');
+    await vi.waitFor(() => expect(ran).toEqual(['hold']), { timeout: 10_000 });
+    const cancelled = await api('POST', `${path()}/${repair_run_id}/cancel`, { token: await alice() });
+    expect(RepairRunSchema.parse(cancelled.json)).toMatchObject({
+      status: 'cancelled',
+      stopped_because: 'cancelled',
+    });
+    releaseHeld();
+    const again = await api('POST', `${path()}/${repair_run_id}/cancel`, { token: await alice() });
+    expect(RepairRunSchema.parse(again.json).status).toBe('cancelled');
+  });
+
+  test('is started once, and is its owner’s', async () => {
+    modelAnswers();
+    const headers = { 'Idempotency-Key': 'repair-1' };
+    const [first, second] = [
+      await start('ok once', {}, { headers }),
+      await start('ok once', {}, { headers }),
+    ];
+    expect(second.repair_run_id).toBe(first.repair_run_id);
+    await vi.waitFor(() => expect(ran).toEqual(['ok once']));
+    const token = await tokenOf({ claims: { tenant: 'acme', sub: 'bob' } });
+    const stranger = await api('GET', `${path()}/${first.repair_run_id}`, { token });
+    expect(problemIn(stranger).code).toBe('not_found');
+  });
+
+  test('needs a model that the caller may ask', async () => {
+    const body = { code: 'x', model: { tool_name: 'nothing', name: 'm' } };
+    const answer = await api('POST', path(), { token: await alice(), body });
+    expect(problemIn(answer).violations).toMatchObject([
+      { path: 'body.model.tool_name', received: 'nothing' },
+    ]);
+  });
+});

@@ -1,0 +1,62 @@
+/** Who started a run on the engine: each of its calls is made in that name. */
+import * as z from 'zod';
+import { newId } from '../../shared/ids.ts';
+import type { Configuration } from '../configuration.ts';
+import type { Env } from '../env.ts';
+import type { TenantPrincipal } from '../identity/principal.ts';
+import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { CallerSchema } from '../objects/session/port.ts';
+import { barOf } from '../objects/tenant/bars/bars.ts';
+import { SAFE, tenantCalls } from '../routes/object-calls.ts';
+import type { Exchange } from '../routes/route.ts';
+
+/** With the rights that the token gave then: each call of the run is judged by them. */
+export const OwnerSchema = CallerSchema.extend({
+  client: z.string(),
+  scopes: z.array(z.string()),
+  tokenId: z.string(),
+  issuedAtMs: z.number().default(0),
+  apiKeyId: z.string().nullable().default(null),
+  expiresAtMs: z.number(),
+});
+export type Owner = z.infer<typeof OwnerSchema>;
+
+export interface RunSurroundings {
+  env: Env;
+  configuration: Configuration;
+  waitUntil: (promise: Promise<unknown>) => void;
+}
+
+export function ownerOf(principal: TenantPrincipal): Owner {
+  const { tenant, subject, client, scopes, tokenId, issuedAtMs, apiKeyId, expiresAtMs } = principal;
+  return { tenant, subject, client, scopes: [...scopes], tokenId, issuedAtMs, apiKeyId, expiresAtMs };
+}
+
+/** As if the owner made the request now. */
+export function ownersExchange(
+  { env, configuration, waitUntil }: RunSurroundings,
+  { scopes, ...owner }: Owner,
+): Exchange<'tenant'> {
+  return {
+    request: new Request(configuration.origin),
+    env,
+    configuration,
+    principal: { kind: 'tenant', ...owner, scopes: new Set(scopes) },
+    requestId: newId('req'),
+    receivedMs: Date.now(),
+    waitUntil,
+  };
+}
+
+/** A run counts as its owner's requests do, and ends where the owner may call no more. */
+export async function admitOwner(env: Env, owner: Owner): Promise<void> {
+  const lease = unwrap(await tenantCalls(env, owner.tenant)((stub) => stub.leaseRequests(1), SAFE));
+  const { disabled, bars } = lease.standing;
+  if (disabled || (bars !== null && barOf(bars, owner) !== undefined)) {
+    const detail = 'the tenant is disabled, or the token revoked';
+    throw new Refusal({ ok: false, code: 'unauthenticated', detail });
+  }
+  if (lease.granted === 0) {
+    throw new Refusal({ ok: false, code: 'rate_limited', detail: 'the tenant is over its rate' });
+  }
+}

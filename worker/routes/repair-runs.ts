@@ -1,0 +1,140 @@
+/** Self-healing runs of a session: start, read, cancel. */
+import { failure } from '../../shared/errors.ts';
+import { newId, RepairRunIdSchema } from '../../shared/ids.ts';
+import { CreateRepairRunSchema, RepairRunSchema } from '../../shared/repair.ts';
+import { ownerOf } from '../engine/owner.ts';
+import { invalid } from '../middleware/body.ts';
+import { idempotencyOf } from '../middleware/idempotency.ts';
+import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { mayUse } from '../tools/policy.ts';
+import { resolveCall, storedTools } from '../tools/resolve-call.ts';
+import { repairCalls, SAFE, tenantCalls } from './object-calls.ts';
+import { notFound, ownSession } from './own-session.ts';
+import { reply } from './reply.ts';
+import { defineRoute, type Exchange } from './route.ts';
+import { IDEMPOTENCY_HEADER_DOC } from './sessions.ts';
+
+const RUN = { description: 'The run', content: { 'application/json': RepairRunSchema } };
+
+const createRepairRun = defineRoute({
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/repair_runs',
+  operationId: 'createRepairRun',
+  summary: 'Run code, and let a model mend it where it fails; what failed attempts did is undone',
+  access: { kind: 'tenant', scopes: ['sessions:write'], anyScope: ['tools:python', 'tools:node'] },
+  headers: IDEMPOTENCY_HEADER_DOC,
+  body: CreateRepairRunSchema,
+  answers: {
+    202: { ...RUN, description: 'It runs; `Location` is where it can be read', headers: ['Location'] },
+  },
+  errors: [
+    'not_found',
+    'tool_unavailable',
+    'session_not_running',
+    'session_failed',
+    'session_deleted',
+    'idempotency_conflict',
+    'idempotency_in_progress',
+  ],
+  handle: async (exchange, { params, body, raw }) => {
+    const session = await ownSession(exchange, params.session_id);
+    unwrap(await session.call((stub) => stub.describe(session.caller), SAFE));
+    await resolveCall(exchange, { tool_name: body.language, arguments: { code: body.code } });
+    await requireModel(exchange, body.model.tool_name);
+    const idempotency = await idempotencyOf({
+      header: exchange.request.headers.get('Idempotency-Key'),
+      route: `POST /v1/sessions/${session.sessionId}/repair_runs`,
+      subject: exchange.principal.subject,
+      body: raw.bytes,
+    });
+    const repairRunId = await reserveRun(exchange, idempotency);
+    const plan = {
+      repairRunId,
+      sessionId: session.sessionId,
+      owner: ownerOf(exchange.principal),
+      request: body,
+    };
+    const calls = repairCalls(exchange.env, exchange.principal.tenant, repairRunId);
+    const started = unwrap(await calls((stub) => stub.start(plan), SAFE));
+    return reply(202, started, {
+      Location: `/v1/sessions/${session.sessionId}/repair_runs/${repairRunId}`,
+    });
+  },
+});
+
+async function requireModel(exchange: Exchange<'tenant'>, name: string): Promise<void> {
+  const [stored] = await storedTools(exchange, [name], 'name');
+  const tool = stored?.tool;
+  const guard = tool && { requiredScopes: tool.required_scopes, category: tool.category };
+  if (tool?.kind !== 'http' || guard === undefined || !mayUse(exchange.principal, guard)) {
+    throw invalid([
+      {
+        path: 'body.model.tool_name',
+        expected: 'a registered `http` tool that you may call',
+        received: name,
+      },
+    ]);
+  }
+  if (tool.status !== 'ready') throw new Refusal(failure('tool_unavailable', `${name} is ${tool.status}`));
+}
+
+/** With a key, always the id that its first use was given. */
+async function reserveRun(
+  exchange: Exchange<'tenant'>,
+  idempotency: { key: string; fingerprint: string } | null,
+): Promise<string> {
+  const repairRunId = newId('rpr');
+  if (idempotency === null) return repairRunId;
+  const reserve = await tenantCalls(exchange.env, exchange.principal.tenant)(
+    (stub) => stub.reserveCreate({ ...idempotency, sessionId: repairRunId }),
+    SAFE,
+  );
+  return unwrap(reserve).sessionId;
+}
+
+const getRepairRun = defineRoute({
+  method: 'GET',
+  path: '/v1/sessions/{session_id}/repair_runs/{repair_run_id}',
+  operationId: 'getRepairRun',
+  summary: 'How a repair run stands',
+  access: { kind: 'tenant', scopes: ['sessions:read'] },
+  answers: { 200: RUN },
+  errors: ['not_found'],
+  handle: async (exchange, { params }) => {
+    const run = await ownRun(exchange, params);
+    const found = unwrap(await run.calls((stub) => stub.describe(run.caller), SAFE));
+    return reply(200, requireOf(params.session_id, found));
+  },
+});
+
+const cancelRepairRun = defineRoute({
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/repair_runs/{repair_run_id}/cancel',
+  operationId: 'cancelRepairRun',
+  summary: 'Stop a repair run and the attempt that it makes; one that has ended stays as it is',
+  access: { kind: 'tenant', scopes: ['sessions:write'] },
+  answers: { 200: RUN },
+  errors: ['not_found'],
+  handle: async (exchange, { params }) => {
+    const run = await ownRun(exchange, params);
+    requireOf(params.session_id, unwrap(await run.calls((stub) => stub.describe(run.caller), SAFE)));
+    return reply(200, unwrap(await run.calls((stub) => stub.cancel(run.caller), SAFE)));
+  },
+});
+
+async function ownRun(exchange: Exchange<'tenant'>, params: { session_id: string; repair_run_id: string }) {
+  const { caller } = await ownSession(exchange, params.session_id);
+  if (!RepairRunIdSchema.safeParse(params.repair_run_id).success) throw missing();
+  return { caller, calls: repairCalls(exchange.env, caller.tenant, params.repair_run_id) };
+}
+
+function requireOf<Run extends { session_id: string }>(sessionId: string, run: Run): Run {
+  if (run.session_id !== sessionId) throw missing();
+  return run;
+}
+
+function missing(): Refusal {
+  return notFound('no such repair run, or not yours');
+}
+
+export const repairRunRoutes = [createRepairRun, getRepairRun, cancelRepairRun];
