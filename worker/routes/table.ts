@@ -10,6 +10,7 @@ import { fileRoutes } from './files.ts';
 import { hostDutyRoutes } from './host-duties.ts';
 import { mcp } from './mcp.ts';
 import { operatorRoutes } from './operator.ts';
+import { operatorToolRoutes } from './operator-tools.ts';
 import { pausingRoutes } from './pausing.ts';
 import { processRoutes } from './processes.ts';
 import { programRoutes } from './programs.ts';
@@ -48,6 +49,7 @@ const described: Route[] = [
   ...repairRunRoutes,
   mcp,
   ...operatorRoutes,
+  ...operatorToolRoutes,
   ...hostDutyRoutes,
   ...tenantRoutes,
   ...apiKeyRoutes,

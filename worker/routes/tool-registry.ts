@@ -15,9 +15,9 @@ import { checkValue, invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { violationsOf } from '../middleware/violations.ts';
 import type { PutTool } from '../objects/catalogue/port.ts';
-import { sealSecrets } from '../secrets/sealed-secrets.ts';
 import { addressRules } from '../tools/http/address.ts';
-import { faultOf, reasonOf, type ToolFault } from '../tools/registered.ts';
+import { faultOf, reasonOf } from '../tools/registered.ts';
+import { sealedCredentials, type ToolOwner, wholeTool } from '../tools/registration.ts';
 import { catalogueCalls, SAFE, UNSAFE } from './object-calls.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute, type Exchange } from './route.ts';
@@ -64,7 +64,7 @@ export async function registerOne(
   tool: RegisterTool,
 ): Promise<Outcome<{ tool: RegisteredTool; isNew: boolean }>> {
   requireOwnRight(exchange, tool);
-  const put = { ...(await wholeTool(exchange, tool)), mode: 'create' as const };
+  const put = { ...(await wholeTool(tool, ownerOf(exchange))), mode: 'create' as const };
   return catalogueCalls(exchange.env, exchange.principal.tenant)((stub) => stub.put(put), SAFE);
 }
 
@@ -84,7 +84,7 @@ const replaceTool = defineRoute({
     const tool = checkValue({ name: params.name, ...body }, RegisterToolSchema, 'body');
     if (tool.name !== params.name) throw invalid([{ path: 'body.name', expected: 'the name in the path' }]);
     requireOwnRight(exchange, tool);
-    const put = { ...(await wholeTool(exchange, tool)), mode: 'replace' as const };
+    const put = { ...(await wholeTool(tool, ownerOf(exchange))), mode: 'replace' as const };
     const calls = catalogueCalls(exchange.env, exchange.principal.tenant);
     const stored = unwrap(await calls((stub) => stub.put(put), SAFE));
     return reply(stored.isNew ? 201 : 200, stored.tool);
@@ -126,26 +126,8 @@ function requireOwnRight(exchange: Exchange<'tenant'>, tool: RegisterTool): void
   requireScopes(exchange.principal, ['tools:write', ...scopesOfKind(tool)], exchange.configuration);
 }
 
-/** One tool that could not be called is refused, with the place of its fault. */
-async function wholeTool(exchange: Exchange<'tenant'>, tool: RegisterTool): Promise<PutTool> {
-  const fault = faultIn(exchange, tool);
-  if (fault !== undefined) throw invalid([{ ...fault, path: `body.${fault.path}` }]);
-  return { tool, credentials: await sealed(exchange, tool), fault: null };
-}
-
-function faultIn({ configuration }: Exchange<'tenant'>, tool: RegisterTool): ToolFault | undefined {
-  return faultOf(tool, addressRules(configuration));
-}
-
-async function sealed(exchange: Exchange<'tenant'>, tool: RegisterTool): Promise<PutTool['credentials']> {
-  if (tool.kind !== 'http' || tool.credentials === undefined) return tool.kind === 'http' ? undefined : null;
-  const names = Object.keys(tool.credentials);
-  if (names.length === 0) return null;
-  const owner = { tenant: exchange.principal.tenant, holder: tool.name };
-  return {
-    names,
-    sealed: await sealSecrets(exchange.configuration.secretsKey, owner, tool.credentials),
-  };
+function ownerOf({ configuration, principal }: Exchange<'tenant'>): ToolOwner {
+  return { configuration, tenant: principal.tenant };
 }
 
 type Entry = z.infer<typeof RegisteredManySchema>['tools'][number];
@@ -187,10 +169,11 @@ async function prepared(
   if (missing.length > 0) {
     return { name: tool.name, status: 'refused', reason: `the token lacks ${missing.join(', ')}` };
   }
-  const fault = faultIn(exchange, tool);
+  const owner = ownerOf(exchange);
+  const fault = faultOf(tool, addressRules(owner.configuration));
   return {
     tool,
-    credentials: await sealed(exchange, tool),
+    credentials: await sealedCredentials(tool, owner),
     fault: fault === undefined ? null : reasonOf(fault),
   };
 }

@@ -4,6 +4,7 @@ import type { RegisteredTool } from '../../shared/registered-tool.ts';
 import type { Env } from '../env.ts';
 import { invalid } from '../middleware/body.ts';
 import type { StoredTool } from '../objects/catalogue/port.ts';
+import { SHARED } from '../objects/catalogue/shared-name.ts';
 import { sourceObjectName } from '../objects/source/port.ts';
 import { openSecrets } from '../secrets/sealed-secrets.ts';
 import type { CallContext } from './check-call.ts';
@@ -44,7 +45,8 @@ export function httpPerformance(
   if (tool.kind !== 'http') throw new Error('only HTTP tools are requests');
   const built = toolRequest(tool, call.arguments);
   if (!built.ok) throw invalid([{ path: `${path}.${built.name}`, expected: built.expected }]);
-  const owner = { tenant: principal.tenant, holder: tool.name };
+  const tenant = tool.source === SHARED ? SHARED : principal.tenant;
+  const owner = { tenant, holder: tool.name };
   return performance(context, { toolName: tool.name, timeoutMs: call.timeout_ms }, async (_, signal) => {
     const credentials =
       sealedCredentials === null ? {} : await openSecrets(configuration.secretsKey, owner, sealedCredentials);

@@ -25,12 +25,20 @@ import type {
   PutSource,
   PutTool,
   SearchHit,
+  SharedCatalogue,
   SourceReport,
   StoredSource,
   StoredTool,
   ToolFilter,
 } from './port.ts';
-import { Sources } from './sources/sources.ts';
+import { SHARED } from './shared-name.ts';
+import {
+  MAX_SHARED_TOOL_CHARACTERS,
+  MAX_SHARED_TOOLS,
+  SharedTools,
+  sharedCatalogue,
+} from './shared-tools.ts';
+import { type NamedPut, Sources } from './sources/sources.ts';
 import { CatalogueStore } from './store.ts';
 
 type Put = { tool: RegisteredTool; change: 'created' | 'replaced' | 'unchanged' };
@@ -38,6 +46,8 @@ type Put = { tool: RegisteredTool; change: 'created' | 'replaced' | 'unchanged' 
 export class CatalogueObject extends DurableObject<Env> implements CataloguePort {
   readonly #store: CatalogueStore;
   readonly #sources: Sources;
+  /** None in the catalogue that holds them. */
+  readonly #shared: SharedTools | undefined;
   /** Of the tools that can be called. Made from the rows when it is first asked for, and kept as they change. */
   #guarded: Map<string, Guarded> | undefined;
   #index: ToolIndex | undefined;
@@ -53,6 +63,12 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
         this.#remove(name);
       },
     });
+    const isShared = ctx.id.name === SHARED;
+    this.#shared = isShared
+      ? undefined
+      : new SharedTools(env, this.#sources, async (tools) => {
+          this.#sources.replaceTools(SHARED, await namedPuts(tools));
+        });
   }
 
   async put(
@@ -86,8 +102,9 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   ): Outcome<Put> {
     const known = this.#store.find(tool.name, 'name');
     if (known !== undefined && known.tool.source !== source) return ownedFault(known.tool, source);
-    if (known === undefined && this.#total() >= MAX_TOOLS_OF_A_TENANT) {
-      return failure('quota_exceeded', `a tenant has at most ${MAX_TOOLS_OF_A_TENANT} tools`);
+    const maxTools = this.#shared === undefined ? MAX_SHARED_TOOLS : MAX_TOOLS_OF_A_TENANT;
+    if (known === undefined && this.#total() >= maxTools) {
+      return failure('quota_exceeded', `there are at most ${maxTools} tools`);
     }
     if (credentials === undefined && known?.sealedCredentials && originOf(known.tool) !== originOf(tool)) {
       return failure('invalid_request', 'the credentials are not taken along to another host', {
@@ -121,7 +138,8 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
       source,
     });
     // Sealed anew, the same credentials are another text each time.
-    if (known !== undefined && source !== null && credentials === null && isSame(shown, known.tool))
+    const isSealedSame = (credentials?.sealed ?? null) === known?.sealedCredentials;
+    if (known !== undefined && source !== null && isSealedSame && isSame(shown, known.tool))
       return success({ tool: known.tool, change: 'unchanged' });
     if (known !== undefined && mode === 'create' && versions.includes(tool.version)) {
       const isBare = credentials === undefined || (credentials === null && known.sealedCredentials === null);
@@ -133,8 +151,10 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     const grown =
       JSON.stringify(shown).length - (known === undefined ? 0 : JSON.stringify(known.tool).length);
     this.#characters ??= this.#store.characters();
-    if (grown > 0 && this.#characters + grown > MAX_TOOL_CHARACTERS_OF_A_TENANT) {
-      const detail = `the definitions of a tenant have at most ${MAX_TOOL_CHARACTERS_OF_A_TENANT} characters`;
+    const maxCharacters =
+      this.#shared === undefined ? MAX_SHARED_TOOL_CHARACTERS : MAX_TOOL_CHARACTERS_OF_A_TENANT;
+    if (grown > 0 && this.#characters + grown > maxCharacters) {
+      const detail = `the definitions have at most ${maxCharacters} characters`;
       return failure('quota_exceeded', detail);
     }
     this.#store.put({ tool: shown, sealedCredentials: sealed ?? null, ...names }, MAX_TOOL_VERSIONS);
@@ -145,6 +165,7 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   }
 
   async get(name: string, version: string | null): Promise<Outcome<RegisteredTool>> {
+    await this.#shared?.follow();
     const tool = version === null ? this.#store.find(name, 'name')?.tool : this.#store.version(name, version);
     return tool === undefined ? failure('not_found', 'no such tool, or not yours') : success(tool);
   }
@@ -154,6 +175,7 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     if (known === undefined) return failure('not_found', 'no such tool, or not yours');
     if (known.tool.source !== null) return ownedFault(known.tool, null);
     this.#remove(name);
+    this.#shared?.askAgain();
     return success(null);
   }
 
@@ -176,12 +198,11 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   async reportSource(name: string, report: SourceReport): Promise<Outcome<null>> {
     const { tools } = report;
     if (tools === undefined) return this.#sources.report(name, report, undefined);
-    const names = await Promise.all(tools.map(({ tool }) => namesOf(tool.name)));
-    const named = tools.flatMap((put, index) => {
-      const own = names[index];
-      return own === undefined ? [] : [{ put, names: own }];
-    });
-    return this.#sources.report(name, report, named);
+    return this.#sources.report(name, report, await namedPuts(tools));
+  }
+
+  async shared(knownRevision: string): Promise<Outcome<SharedCatalogue>> {
+    return success(sharedCatalogue(this.#store.revision(), knownRevision, () => this.#store.all()));
   }
 
   #remove(name: string): void {
@@ -193,6 +214,7 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   }
 
   async find(names: string[], kind: NameKind): Promise<Outcome<StoredTool[]>> {
+    await this.#shared?.follow();
     return success(names.flatMap((name) => this.#store.find(name, kind) ?? []));
   }
 
@@ -210,6 +232,7 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     limit: number;
     maxCharacters: number;
   }): Promise<Outcome<ListedTools>> {
+    await this.#shared?.follow();
     const accepts = this.#filter({ scopes, category, caller });
     const tools: RegisteredTool[] = [];
     let last = after ?? '';
@@ -234,6 +257,7 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     query,
     limit,
   }: ToolFilter & { query: string; limit: number }): Promise<Outcome<SearchHit[]>> {
+    await this.#shared?.follow();
     const hits = this.#searched().search(query, { limit, accepts: this.#filter({ scopes, category }) });
     return success(
       hits.map(({ id, score }) => ({ name: id, score, tool: this.#store.find(id, 'name')?.tool ?? null })),
@@ -294,6 +318,10 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   }
 }
 
+async function namedPuts(tools: PutTool[]): Promise<NamedPut[]> {
+  return Promise.all(tools.map(async (put) => ({ put, names: await namesOf(put.tool.name) })));
+}
+
 async function namesOf(name: string): Promise<{ functionName: string; mcpName: string }> {
   const [functions, mcp] = await Promise.all([
     exportedNames([name], FUNCTION_NAMES),
@@ -305,6 +333,7 @@ async function namesOf(name: string): Promise<{ functionName: string; mcpName: s
 /** A tool is its source's, or the tenant's own: neither takes the other's place. */
 function ownedFault({ name, source }: RegisteredTool, by: string | null): Failure {
   if (source === null) return failure('source_owned', `a registered tool has the name ${name}`);
+  if (source === SHARED) return failure('source_owned', `${name} is a tool of the operator, for all`);
   return by === null
     ? failure('source_owned', `${name} is a tool of the source ${source}: change it there`)
     : failure('source_owned', `${name} is a tool of the source ${source}`);

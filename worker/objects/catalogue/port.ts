@@ -66,6 +66,12 @@ export interface SourceReport {
   tools?: PutTool[];
 }
 
+export interface SharedCatalogue {
+  revision: string;
+  /** Null where the revision is the one that was known. */
+  tools: PutTool[] | null;
+}
+
 export interface CataloguePort {
   /** `create`: a name that exists takes a new version only. `replace`: whatever was there. */
   put(
@@ -86,4 +92,6 @@ export interface CataloguePort {
   /** With all its tools. */
   removeSource(name: string): Promise<Outcome<null>>;
   reportSource(name: string, report: SourceReport): Promise<Outcome<null>>;
+  /** Of the catalogue of the operator's tools for all: what the catalogues of tenants copy. */
+  shared(knownRevision: string): Promise<Outcome<SharedCatalogue>>;
 }

@@ -28,6 +28,7 @@ const RowSchema = z.object({
 });
 const KeySchema = z.object({ name: z.string(), key: z.string() });
 const VersionSchema = z.object({ version: z.string(), n: z.number() });
+const RevisionSchema = z.object({ tools: z.number(), atText: z.string().nullable() });
 const DefinitionSchema = RowSchema.pick({ definition: true });
 
 export interface ToolRow extends StoredTool {
@@ -95,6 +96,15 @@ export class CatalogueStore {
   count(): number {
     const [row] = this.#sql.exec('SELECT count(*) AS tools FROM tool').toArray();
     return Number(row?.tools ?? 0);
+  }
+
+  /** Another one after each change. */
+  revision(): string {
+    const [row] = this.#sql
+      .exec("SELECT count(*) AS tools, max(json_extract(definition, '$.updated_at')) AS atText FROM tool")
+      .toArray();
+    const { tools, atText } = RevisionSchema.parse(row);
+    return tools === 0 ? '' : `${tools} ${atText}`;
   }
 
   /** Of all definitions. */

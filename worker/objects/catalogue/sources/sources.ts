@@ -68,7 +68,7 @@ export class Sources {
   report(name: string, { revision, state }: SourceReport, tools: NamedPut[] | undefined): Outcome<null> {
     const row = this.#store.find(name);
     if (row?.revision !== revision) return failure('not_found', 'the source is another one by now');
-    const refused = tools === undefined ? undefined : this.#replace(name, tools);
+    const refused = tools === undefined ? undefined : this.replaceTools(name, tools);
     const counted =
       refused === undefined
         ? {}
@@ -81,8 +81,16 @@ export class Sources {
     return success(null);
   }
 
+  get sharedRevision(): string {
+    return this.#store.sharedRevision;
+  }
+
+  set sharedRevision(revision: string) {
+    this.#store.sharedRevision = revision;
+  }
+
   /** What the shelf does not take, with the reasons. */
-  #replace(name: string, tools: NamedPut[]): SourceState['problems'] {
+  replaceTools(name: string, tools: NamedPut[]): SourceState['problems'] {
     const refused: SourceState['problems'] = [];
     const named = new Set(tools.map(({ put }) => put.tool.name));
     for (const gone of this.#store.toolNames(name)) if (!named.has(gone)) this.#drop(gone);

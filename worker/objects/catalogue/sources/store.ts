@@ -14,6 +14,10 @@ CREATE TABLE IF NOT EXISTS tool_of_source (
   name TEXT PRIMARY KEY,
   source TEXT NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS shared_tools (
+  n INTEGER PRIMARY KEY CHECK (n = 1),
+  revision TEXT NOT NULL
+);
 CREATE INDEX IF NOT EXISTS tool_of_source_by_source ON tool_of_source (source);
 `;
 
@@ -74,6 +78,16 @@ export class SourceStore {
 
   remove(name: string): void {
     this.#sql.exec('DELETE FROM tool_source WHERE name = ?', name);
+  }
+
+  /** Of the tools for all that were copied last; empty where there were none. */
+  get sharedRevision(): string {
+    const [row] = this.#sql.exec('SELECT revision FROM shared_tools').toArray();
+    return typeof row?.revision === 'string' ? row.revision : '';
+  }
+
+  set sharedRevision(revision: string) {
+    this.#sql.exec('INSERT OR REPLACE INTO shared_tools (n, revision) VALUES (1, ?)', revision);
   }
 
   toolNames(source: string): string[] {
