@@ -94,3 +94,15 @@ describe('the tries to have a sandbox destroyed', () => {
     expect(waits.reduce((sum, wait) => sum + wait, 0)).toBeGreaterThan(600_000);
   });
 });
+
+describe('a session that suspends itself when idle', () => {
+  const record = session();
+  const suspending = { ...record, facts: { ...record.facts, suspendAfterIdleMs: 30_000 } };
+
+  test('does so while its programs wait for their tools, and not while anything runs', () => {
+    expect(nextLook(suspending, [execution('waiting', null)], NOW)).toBe(NOW + 30_000);
+    const both = [execution('waiting', null), execution('running', NOW + 600_000)];
+    expect(nextLook(suspending, both, NOW)).toBeGreaterThan(NOW + 30_000);
+    expect(nextLook(record, [execution('waiting', null)], NOW)).toBeNull();
+  });
+});
