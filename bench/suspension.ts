@@ -89,6 +89,7 @@ async function measure(
         prepare: async () => {
           await raw?.stop();
           raw = await startRaw(installation, bytes);
+          await raw.prepareCopy();
         },
         run: async () => {
           images += 1;

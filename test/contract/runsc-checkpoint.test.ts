@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SILENT_LOG } from '../../host-agent/logging/log.ts';
 import { CarriedSandboxSchema } from '../../host-agent/sandbox/checkpoint/carried.ts';
 import type { OutputSink, RunningExecution, Sandbox } from '../../host-agent/sandbox/port.ts';
+import type { Program } from '../../host-agent/sandbox/programs/port.ts';
 import { RunscSandboxes } from '../../host-agent/sandbox/runsc-sandboxes.ts';
 import { setUp } from '../../host-agent/setup/setup.ts';
 import { silentProgress } from '../../host-agent/setup/step.ts';
@@ -160,6 +161,20 @@ class Call {
 
 const numbers = (count: number): string[] => Array.from({ length: count }, (_, index) => String(index));
 
+/** All that is kept of it so far. */
+async function writtenBy(program: Program): Promise<string> {
+  const pieces: Uint8Array[] = [];
+  const enough = new AbortController();
+  const { endOffset } = program;
+  if (endOffset === 0) return '';
+  for await (const piece of program.follow(0, enough.signal)) {
+    if ('gap' in piece) continue;
+    pieces.push(piece.bytes);
+    if (piece.offset + piece.bytes.length >= endOffset) break;
+  }
+  return Buffer.concat(pieces).toString('utf8');
+}
+
 describe('a sandbox that goes on from its checkpoint', () => {
   it('has its variables, files, open files, threads, sockets and processes, on another host and back', {
     timeout: TEST_TIMEOUT_MS,
@@ -254,6 +269,36 @@ client.sendall(b'half')
     expect(await call.running?.finished).toMatchObject({ status: 'failed', exitCode: 3, stateLost: false });
     expect(call.lines).toEqual(['one', 'two', 'three']);
     expect((await shell(next, 'echo $PWD $LEFT')).stdout).toBe('/tmp behind\n');
+    await next.destroy();
+  });
+
+  it('has its terminals and background processes, with what they wrote', {
+    timeout: TEST_TIMEOUT_MS,
+  }, async () => {
+    const sandbox = await start();
+    const command = 'for i in $(seq 0 199); do echo $i; sleep 0.02; done; exit 4';
+    const process = await sandbox.programs.startProcess('prc_1', { command, cwd: null, environment: {} });
+    const terminal = await sandbox.programs.openTerminal('trm_1', { rows: 24, cols: 80 });
+    if (!process.ok || !terminal.ok) throw new Error('they did not start');
+    await terminal.value.write(Buffer.from('export KEPT=in-the-terminal; echo be""gun\n'));
+    const wrote = async (program: Program, text: string): Promise<true | undefined> =>
+      (await writtenBy(program)).includes(text) ? true : undefined;
+    await until('the terminal answers', CALL_TIMEOUT_MS, () => wrote(terminal.value, 'begun'));
+    await until('the process writes', CALL_TIMEOUT_MS, () => wrote(process.value, '\n20\n'));
+    const next = await moved(sandbox, 1);
+    const processThere = next.programs.process('prc_1');
+    const terminalThere = next.programs.terminal('trm_1');
+    if (!processThere.ok || !terminalThere.ok) throw new Error('they are not there');
+    expect(await writtenBy(terminalThere.value)).toContain('begun');
+    await terminalThere.value.write(Buffer.from('echo "<$KEPT>"; exit 5\n'));
+    expect(await terminalThere.value.ended).toMatchObject({ exitCode: 5 });
+    expect(await writtenBy(terminalThere.value)).toContain('<in-the-terminal>\r\n');
+    expect(await processThere.value.ended).toMatchObject({ exitCode: 4 });
+    expect(await writtenBy(processThere.value)).toBe(
+      numbers(200)
+        .map((line) => `${line}\n`)
+        .join(''),
+    );
     await next.destroy();
   });
 

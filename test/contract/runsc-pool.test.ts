@@ -110,6 +110,37 @@ describe('the pool', () => {
     expect((await python(sandbox, code)).value).toBe("(True, False, [''])");
   });
 
+  it('gives sandboxes that go on from a checkpoint like any other, also from one taken at once', async () => {
+    await open();
+    await ready(2);
+    const { sandbox, wasReady } = await start({ GREETING: 'hello there' });
+    expect(wasReady).toBe(true);
+    let living = sandbox;
+    for (const generation of [1, 2]) {
+      const imageDir = await mkdtemp(join(stateDir, 'image-'));
+      const taken = await living.checkpoint?.(imageDir);
+      if (taken?.ok !== true) throw new Error(taken?.detail ?? 'there are no checkpoints');
+      await taken.value.end();
+      const config = {
+        sandboxId: newSandboxId(),
+        imageDigest: installation.image.digest,
+        limits: { ...DEFAULT_RESOURCE_LIMITS },
+        environment: {},
+      };
+      const { state } = taken.value;
+      const from = { imageDir, state, generation, sinkOf: () => async () => undefined };
+      const restored = await sandboxes.restore(config, from);
+      if (!restored.ok) throw new Error(`${restored.code}: ${restored.detail}`);
+      living = restored.value.sandbox;
+      expect((await shell(living, 'echo $GREETING; cat /run/sandgate/generation')).stdout).toBe(
+        `hello there\n${generation}\n`,
+      );
+      expect((await python(living, `import os; kept = ${generation}; os.environ['GREETING']`)).value).toBe(
+        "'hello there'",
+      );
+    }
+  }, 120_000);
+
   it('gives the session its environment', async () => {
     await open();
     await ready(2);
