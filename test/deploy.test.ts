@@ -41,7 +41,8 @@ test('production has the objects, their migrations and the other bindings of dev
     queues: queues.producers.map(({ binding }) => binding),
   });
   expect(bindingsOf(production)).toEqual(bindingsOf(development));
-  expect(Object.keys(production.vars).toSorted()).toEqual(Object.keys(development.vars).toSorted());
+  // What an environment has beside these is optional.
+  expect(Object.keys(production.vars)).toEqual(expect.arrayContaining(Object.keys(development.vars)));
 });
 
 test('each object with rows is in one migration', () => {
