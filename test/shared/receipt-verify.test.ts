@@ -145,8 +145,8 @@ describe('a receipt', () => {
   test.each([
     ['T15', { not_after: 1_000_000_000 }, 'key_not_valid_then'],
     ['T15', { not_before: 4_000_000_000 }, 'key_not_valid_then'],
-    ['T16', { revoked_at: 1_000_000_000 }, 'key_revoked'],
-    ['T16 twin: signed before the revocation', { revoked_at: 4_000_000_000 }, 'valid'],
+    ['T16 A56', { revoked_at: 1_000_000_000 }, 'key_revoked'],
+    ['T16 A56 twin: signed before the revocation', { revoked_at: 4_000_000_000 }, 'valid'],
   ])('%s under a key with %o is judged %s', async (_id, dates, code) => {
     const keys = { ...world.keys, hosts: world.keys.hosts.map((key) => ({ ...key, ...dates })) };
     expect(await codeOf(sealed, keys)).toBe(code);
@@ -240,7 +240,7 @@ describe('the signed message', () => {
   });
 });
 
-describe('the chain of a session', () => {
+describe('A55: the chain of a session', () => {
   test('verifies when it is whole, and when it is empty', async () => {
     expect(await verifyChain(await makeChain(world, 4), world.keys, world.sessionId)).toMatchObject({
       ok: true,

@@ -49,7 +49,7 @@ function operationOf(route: RouteDocumentation, components: Components): JsonSch
     security: securityOf(route),
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(requestBody === undefined ? {} : { requestBody }),
-    responses: { ...answersOf(route, components), ...refusalsOf(route, components) },
+    responses: merged(answersOf(route, components), refusalsOf(route, components)),
   };
 }
 
@@ -113,7 +113,13 @@ function requestBodyOf(route: RouteDocumentation, components: Components): JsonS
   };
 }
 
-function answersOf(route: RouteDocumentation, components: Components): JsonSchema {
+interface Described {
+  description: string;
+  headers?: JsonSchema;
+  content?: JsonSchema;
+}
+
+function answersOf(route: RouteDocumentation, components: Components): Record<string, Described> {
   return Object.fromEntries(
     Object.entries(route.answers).map(([status, answer]) => [
       status,
@@ -135,12 +141,23 @@ function answersOf(route: RouteDocumentation, components: Components): JsonSchem
   );
 }
 
+/** A status may have an answer of the route's own beside the refusals, in another media type. */
+function merged(answers: Record<string, Described>, refusals: Record<string, Described>): JsonSchema {
+  const both = Object.entries(refusals).map(([status, refusal]) => {
+    const answer = answers[status];
+    if (answer === undefined) return [status, refusal];
+    const description = `${answer.description}; ${refusal.description}`;
+    return [status, { ...answer, description, content: { ...answer.content, ...refusal.content } }];
+  });
+  return { ...answers, ...Object.fromEntries(both) };
+}
+
 function headerDocs(names: readonly string[]): JsonSchema {
   return Object.fromEntries(names.map((name) => [name, { schema: { type: 'string' } }]));
 }
 
 /** By status, with the codes that it stands for. */
-function refusalsOf(route: RouteDocumentation, components: Components): JsonSchema {
+function refusalsOf(route: RouteDocumentation, components: Components): Record<string, Described> {
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of new Set(errorsOf(route))) {
     const { status } = ERRORS[code];

@@ -49,6 +49,14 @@ export const mcp = defineRoute({
       },
     },
     202: { description: 'The body held no request' },
+    400: {
+      description: 'No message of the protocol, or its headers are not those of its body',
+      content: { [JSON_MEDIA_TYPE]: MessageSchema },
+    },
+    404: {
+      description: 'The MCP session is not one of the caller',
+      content: { [JSON_MEDIA_TYPE]: MessageSchema },
+    },
   },
   errors: ['not_found', 'insufficient_scope'],
   handle: async (exchange, { raw }) => {

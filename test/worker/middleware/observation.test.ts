@@ -60,6 +60,53 @@ describe('a request', () => {
   });
 });
 
+describe('A60: line breaks and escapes', () => {
+  const HOSTILE = 'a\r\nX-Evil: 1\u001b[2J\u2028b';
+
+  test('in arguments, metadata and names of tools come to no header, and every line of the log is one', async () => {
+    const spies = (['log', 'warn', 'error'] as const).map((name) =>
+      vi.spyOn(console, name).mockImplementation(() => {}),
+    );
+    const token = await tokenOf();
+    const bodies: [string, unknown][] = [
+      ['/v1/sessions', { metadata: { [HOSTILE]: HOSTILE }, image: HOSTILE }],
+      ['/v1/execute', { tool_name: HOSTILE, arguments: { [HOSTILE]: HOSTILE } }],
+      ['/v1/tools', { name: HOSTILE, description: HOSTILE, kind: HOSTILE }],
+      ['/v1/workflows', { tasks: { [HOSTILE]: { tool_name: 'shell', arguments: {} } } }],
+    ];
+    for (const [path, body] of bodies) {
+      const answer = await api('POST', path, { token, body });
+      expect(answer.status).toBeGreaterThanOrEqual(400);
+      expect(answer.headers.has('X-Evil')).toBe(false);
+      for (const [, value] of answer.headers) expect(value).toMatch(/^[\x20-\x7e]*$/);
+    }
+    const lines = spies.flatMap((spy) => spy.mock.calls.map(([line]) => String(line)));
+    vi.restoreAllMocks();
+    for (const line of lines) {
+      expect([...line].filter((character) => character < ' ')).toEqual([]);
+      expect(JSON.parse(line)).toHaveProperty('event');
+    }
+  });
+
+  test('in a token’s claims are refused, and its twin without them is not', async () => {
+    const refused = await api('GET', '/v1/sessions', { token: await tokenOf({ claims: { sub: HOSTILE } }) });
+    expect(refused.status).toBe(401);
+    expect(refused.headers.get('WWW-Authenticate')).toMatch(/^[\x20-\x7e]*$/);
+    expect(
+      (await api('GET', '/v1/sessions', { token: await tokenOf({ claims: { sub: 'a b' } }) })).status,
+    ).toBe(200);
+  });
+
+  test('as arguments of a call reach the program as they are', async () => {
+    const host = await connectFakeHost();
+    const token = await tokenOf();
+    const body = { tool_name: 'shell', arguments: { command: HOSTILE } };
+    const answer = await api('POST', '/v1/execute', { token, body });
+    expect(answer.json).toMatchObject({ stdout: HOSTILE });
+    host.close();
+  });
+});
+
 describe('the trace of a call', () => {
   let host: HostDouble;
   beforeAll(async () => {

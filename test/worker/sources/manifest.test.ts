@@ -169,7 +169,7 @@ describe('a manifest', () => {
   });
 });
 
-describe('a webhook', () => {
+describe('A59: a webhook', () => {
   async function signed(secret: string, body: string, { id = crypto.randomUUID(), atMs = Date.now() } = {}) {
     const timestamp = String(Math.floor(atMs / 1_000));
     const key = await crypto.subtle.importKey(
