@@ -83,6 +83,9 @@ const ClaimsSchema = z.object({
   scope: z.string().max(2_048).default(''),
 });
 
+/** By a key of DPoP (RFC 9449 section 6), or not at all. */
+const BindingSchema = z.strictObject({ jkt: z.string().regex(/^[A-Za-z0-9_-]{43}$/) }).optional();
+
 function principalOf(
   input: Record<string, unknown>,
   issuer: Issuer,
@@ -93,8 +96,8 @@ function principalOf(
     return refuse(`the claim ${String(claims.error.issues[0]?.path[0])} does not have its form`);
   }
   const { iat, exp, sub, client_id, scope, jti } = claims.data;
-  // Whoever stole it has no key to prove: taken as a Bearer token, the binding would be worth nothing.
-  if (input.cnf !== undefined) return refuse('the token is bound to a key (cnf), and is no Bearer token');
+  const binding = BindingSchema.safeParse(input.cnf);
+  if (!binding.success) return refuse('the token is bound to a key (cnf) in a way that is not known here');
   if (exp - iat > MAX_TOKEN_LIFETIME_S) {
     return refuse(`the token must live for at most ${MAX_TOKEN_LIFETIME_S} s`);
   }
@@ -113,6 +116,7 @@ function principalOf(
     client: client_id,
     scopes,
     tokenId: jti,
+    boundTo: binding.data?.jkt ?? null,
     issuedAtMs: iat * 1_000,
     apiKeyId: isOwn ? client_id : null,
     expiresAtMs: exp * 1_000,

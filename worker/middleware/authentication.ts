@@ -4,6 +4,7 @@ import { utf8 } from '../../shared/encoding.ts';
 import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import type { Configuration } from '../configuration.ts';
 import { verifyAccessToken } from '../identity/access-token.ts';
+import { DPOP_ALGORITHMS, proofFault, UsedProofs } from '../identity/dpop-proof.ts';
 import type { Principal, TenantPrincipal } from '../identity/principal.ts';
 import { VerifiedTokens } from '../identity/verified-tokens.ts';
 import { Refusal } from './refusal.ts';
@@ -13,6 +14,7 @@ const ACTOR_DIGITS = 8;
 
 export interface Arrival {
   authorization: string | null;
+  request: Request;
   configuration: Configuration;
   nowMs: number;
   waitUntil: (promise: Promise<unknown>) => void;
@@ -21,34 +23,77 @@ export interface Arrival {
 /** `scopes` are those that the route asks for: a caller without a token learns what to ask a token for. */
 export async function authenticate(arrival: Arrival, scopes: readonly string[]): Promise<Principal> {
   const { configuration } = arrival;
-  const token = readBearer(arrival.authorization);
-  if (!token.ok && token.code === 'unauthenticated') {
-    throw new Refusal(token, challenge(configuration, { scopes }));
+  const given = readAuthorization(arrival.authorization);
+  if (!given.ok && given.code === 'unauthenticated') {
+    throw new Refusal(given, challenge(configuration, { scopes }));
   }
-  if (!token.ok) throw new Refusal(token);
+  if (!given.ok) throw new Refusal(given);
+  const { scheme, token } = given.value;
   // A JWS has dots, an operator's token has none.
-  if (!token.value.includes('.') && (await isOperatorToken(token.value, configuration))) {
+  if (scheme === 'bearer' && !token.includes('.') && (await isOperatorToken(token, configuration))) {
     const { operatorTokenSha256 } = configuration;
     return { kind: 'operator', actor: `operator:${operatorTokenSha256.slice(0, ACTOR_DIGITS)}` };
   }
+  const principal = await verified(token, arrival, scopes);
+  await requirePossession(principal, { scheme, token, scopes }, arrival);
+  return principal;
+}
+
+async function verified(
+  token: string,
+  { configuration, nowMs, waitUntil }: Arrival,
+  scopes: readonly string[],
+): Promise<TenantPrincipal> {
   const tokens = verifiedTokensOf(configuration);
-  const known = tokens.find(token.value, arrival.nowMs);
+  const known = tokens.find(token, nowMs);
   if (known !== undefined) return known;
-  const verified = await verifyAccessToken(token.value, {
+  const outcome = await verifyAccessToken(token, {
     issuers: configuration.tokenIssuers,
     ownOrigin: configuration.origin,
-    nowMs: arrival.nowMs,
-    waitUntil: arrival.waitUntil,
+    nowMs,
+    waitUntil,
   });
-  if (verified.ok) {
-    tokens.remember(token.value, verified.value, arrival.nowMs);
-    return verified.value;
+  if (outcome.ok) {
+    tokens.remember(token, outcome.value, nowMs);
+    return outcome.value;
   }
-  if (verified.code !== 'unauthenticated') throw new Refusal(verified);
+  if (outcome.code !== 'unauthenticated') throw new Refusal(outcome);
   throw new Refusal(
-    verified,
-    challenge(configuration, { scopes, error: 'invalid_token', description: verified.detail }),
+    outcome,
+    challenge(configuration, { scopes, error: 'invalid_token', description: outcome.detail }),
   );
+}
+
+const usedProofs = new UsedProofs();
+
+/** A bound token needs a proof of its key; one that is not bound proves nothing by coming with one. */
+async function requirePossession(
+  { boundTo }: TenantPrincipal,
+  { scheme, token, scopes }: { scheme: Scheme; token: string; scopes: readonly string[] },
+  { request, configuration, nowMs }: Arrival,
+): Promise<void> {
+  if (scheme === 'bearer' && boundTo === null) return;
+  const refuse = (why: Failure, error: string) =>
+    new Refusal(why, challenge(configuration, { scheme: 'dpop', scopes, error, description: why.detail }));
+  if (scheme === 'bearer' || boundTo === null) {
+    const detail =
+      scheme === 'bearer'
+        ? 'the token is bound to a key (cnf), and is no Bearer token'
+        : 'the token is bound to no key';
+    throw refuse(failure('unauthenticated', detail), 'invalid_token');
+  }
+  const fault = await proofFault(
+    {
+      proof: request.headers.get('DPoP'),
+      token,
+      boundTo,
+      method: request.method,
+      url: `${configuration.origin}${new URL(request.url).pathname}`,
+      nowMs,
+    },
+    usedProofs,
+  );
+  if (fault !== undefined) throw refuse(fault, 'invalid_dpop_proof');
 }
 
 /** Refuses with every missing scope at once. */
@@ -81,23 +126,26 @@ export function insufficientScope(
   );
 }
 
-/** One header, one scheme, one token (RFC 6750 section 2.1). */
-function readBearer(authorization: string | null): Outcome<string> {
+type Scheme = 'bearer' | 'dpop';
+
+/** One header, one scheme, one token (RFC 6750 section 2.1, RFC 9449 section 7.1). */
+function readAuthorization(authorization: string | null): Outcome<{ scheme: Scheme; token: string }> {
   if (authorization === null || authorization === '') {
     return failure('unauthenticated', 'an Authorization header with a Bearer token is needed');
   }
-  // Fetch joins several headers of a name with a comma, which no bearer token contains.
+  // Fetch joins several headers of a name with a comma, which no token contains.
   if (authorization.includes(',')) {
     return invalidHeader('exactly one Authorization header with exactly one token');
   }
-  const [, scheme, token] = /^(\S*) ?(.*)$/.exec(authorization) ?? [];
-  if (scheme?.toLowerCase() !== 'bearer') {
-    return failure('unauthenticated', 'the Authorization scheme must be Bearer');
+  const [, named = '', token] = /^(\S*) ?(.*)$/.exec(authorization) ?? [];
+  const scheme = named.toLowerCase();
+  if (scheme !== 'bearer' && scheme !== 'dpop') {
+    return failure('unauthenticated', 'the Authorization scheme must be Bearer or DPoP');
   }
   if (token === undefined || token === '') {
-    return failure('unauthenticated', 'a token must follow "Bearer" and one space');
+    return failure('unauthenticated', `a token must follow "${named}" and one space`);
   }
-  return success(token);
+  return success({ scheme, token });
 }
 
 function invalidHeader(expected: string): Failure {
@@ -125,7 +173,7 @@ async function isOperatorToken(token: string, configuration: Configuration): Pro
 /** `WWW-Authenticate` by RFC 6750 section 3 with the metadata pointer of RFC 9728 section 5.1. */
 export function challenge(
   configuration: Configuration,
-  about: { scopes: readonly string[]; error?: string; description?: string },
+  about: { scheme?: Scheme; scopes: readonly string[]; error?: string; description?: string },
 ): Record<string, string> {
   const parameters = [
     ...(about.error === undefined ? [] : [`error="${about.error}"`]),
@@ -133,7 +181,8 @@ export function challenge(
     `resource_metadata="${configuration.origin}${PROTECTED_RESOURCE_PATH}"`,
     ...(about.scopes.length === 0 ? [] : [`scope="${about.scopes.join(' ')}"`]),
   ];
-  return { 'WWW-Authenticate': `Bearer ${parameters.join(', ')}` };
+  if (about.scheme !== 'dpop') return { 'WWW-Authenticate': `Bearer ${parameters.join(', ')}` };
+  return { 'WWW-Authenticate': `DPoP ${[...parameters, `algs="${DPOP_ALGORITHMS.join(' ')}"`].join(', ')}` };
 }
 
 /** RFC 6750 allows no quotes, backslashes or bytes outside printable ASCII in a description. */

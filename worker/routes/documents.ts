@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { PublicJwkSchema } from '../../shared/ed25519.ts';
 import { SCOPES } from '../../shared/scopes.ts';
 import type { SigningKey } from '../configuration.ts';
+import { DPOP_ALGORITHMS } from '../identity/dpop-proof.ts';
 import { AUDIT_OBJECT } from '../middleware/audit.ts';
 import { PROTECTED_RESOURCE_PATH } from '../middleware/authentication.ts';
 import { callObject } from '../middleware/call-object.ts';
@@ -12,6 +13,7 @@ import { SAFE } from './object-calls.ts';
 import { reply } from './reply.ts';
 import { defineRoute, type Route } from './route.ts';
 
+const KEYS_PATH = '/.well-known/jwks.json';
 const CACHED = { 'Cache-Control': 'public, max-age=300' };
 
 const healthz = defineRoute({
@@ -62,7 +64,7 @@ const PublishedKeySchema = PublicJwkSchema.extend({
 
 const jwks = defineRoute({
   method: 'GET',
-  path: '/.well-known/jwks.json',
+  path: KEYS_PATH,
   operationId: 'getKeys',
   summary: 'The public keys that sign grants and counter-sign receipts',
   access: { kind: 'public' },
@@ -87,6 +89,9 @@ const ProtectedResourceSchema = z.object({
   authorization_servers: z.array(z.string()),
   scopes_supported: z.array(z.string()),
   bearer_methods_supported: z.array(z.string()),
+  jwks_uri: z.url(),
+  dpop_signing_alg_values_supported: z.array(z.string()),
+  dpop_bound_access_tokens_required: z.boolean(),
   resource_name: z.string(),
 });
 
@@ -108,6 +113,9 @@ const protectedResource = defineRoute({
         authorization_servers: [...configuration.issuers.keys()],
         scopes_supported: Object.keys(SCOPES),
         bearer_methods_supported: ['header'],
+        jwks_uri: `${configuration.origin}${KEYS_PATH}`,
+        dpop_signing_alg_values_supported: [...DPOP_ALGORITHMS],
+        dpop_bound_access_tokens_required: false,
         resource_name: 'Sandgate',
       },
       CACHED,

@@ -163,6 +163,7 @@ async function callerOf(
         c.req.header('Authorization') ??
         (access.webSocket === true ? bearerOfSubprotocol(c.req.raw.headers) : undefined) ??
         null,
+      request: c.req.raw,
       configuration,
       nowMs: Date.now(),
       waitUntil: (promise) => c.executionCtx.waitUntil(promise),

@@ -12,6 +12,7 @@ function principal(expiresAtMs = NOW_MS + 3_600_000): TenantPrincipal {
     client: 'cli',
     scopes: new Set(),
     tokenId: 't',
+    boundTo: null,
     issuedAtMs: 0,
     apiKeyId: null,
     expiresAtMs,

@@ -14,6 +14,7 @@ const context: CallContext = {
     client: 'c',
     scopes: new Set(['tools:python', 'tools:file']),
     tokenId: 't',
+    boundTo: null,
     issuedAtMs: 0,
     apiKeyId: null,
     expiresAtMs: 0,
