@@ -5,6 +5,7 @@
 import { listDurableObjectIds } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { ProgramSchema } from '../../../shared/code-mode.ts';
 import { ExecutionSchema } from '../../../shared/execution.ts';
 import { newId, newSessionId } from '../../../shared/ids.ts';
 import { SessionSchema } from '../../../shared/session.ts';
@@ -34,6 +35,7 @@ const SOURCE = {
   url: 'https://tools.example.com/m.json',
   disabled: true,
 };
+const PROGRAM = { language: 'python', code: '1' };
 const WORKFLOW = { tasks: { one: call } };
 
 /** What a request needs to come as far as its ids; a route without a row is asked with nothing. */
@@ -58,6 +60,8 @@ const REQUESTS: Readonly<Record<string, ApiOptions>> = {
   replaceTool: { body: TOOL },
   createToolSource: { body: { ...SOURCE, name: 'own-source' } },
   replaceToolSource: { body: SOURCE },
+  createProgram: { body: PROGRAM },
+  answerCalls: { body: { results: [{ id: `tcl_${'A'.repeat(22)}`, content: 'x' }], detach: true } },
   createWorkflow: { body: WORKFLOW },
   createSnapshot: { body: { name: 'kept' } },
 };
@@ -68,11 +72,20 @@ interface Ids {
   session_id: string;
   execution_id: string;
   process_id: string;
+  program_id: string;
   workflow_id: string;
   snapshot_id: string;
   name: string;
 }
-const KINDS = ['session_id', 'execution_id', 'process_id', 'workflow_id', 'snapshot_id', 'name'] as const;
+const KINDS = [
+  'session_id',
+  'execution_id',
+  'process_id',
+  'program_id',
+  'workflow_id',
+  'snapshot_id',
+  'name',
+] as const;
 type Kind = (typeof KINDS)[number];
 
 const claims = { acme: { tenant: 'acme' }, globex: { tenant: 'globex' } };
@@ -111,6 +124,7 @@ async function thingsOf(token: string): Promise<Ids> {
   const { session_id } = session;
   const ran = await api('POST', `/v1/sessions/${session_id}/execute`, { token, body: call });
   const kept = await api('POST', `/v1/sessions/${session_id}/snapshots`, { token, body: { name: 'kept' } });
+  const program = await api('POST', `/v1/sessions/${session_id}/programs`, { token, body: PROGRAM });
   const workflow = await api('POST', '/v1/workflows', { token, body: WORKFLOW });
   const { workflow_id } = WorkflowSchema.parse(workflow.json);
   await vi.waitFor(
@@ -124,6 +138,7 @@ async function thingsOf(token: string): Promise<Ids> {
     session_id,
     execution_id: ExecutionSchema.parse(ran.json).execution_id,
     process_id: newId('prc'),
+    program_id: ProgramSchema.parse(program.json).program_id,
     workflow_id,
     snapshot_id: SnapshotSchema.parse(kept.json).snapshot_id,
     name: TOOL.name,
@@ -137,6 +152,7 @@ async function nothings(tenant: string): Promise<Ids> {
     session_id: await newSessionId(tagKey, tenant),
     execution_id: newId('exe'),
     process_id: newId('prc'),
+    program_id: newId('exe'),
     workflow_id: `wfl_${newId('exe').slice(4)}`,
     snapshot_id: `snp_${newId('exe').slice(4)}`,
     name: 'nobody_tool',
@@ -285,8 +301,8 @@ describe('the owner', () => {
     const session = SessionSchema.parse(
       (await api('GET', `/v1/sessions/${owned.session_id}`, { token })).json,
     );
-    expect(session).toMatchObject({ state: 'running', executions: { total: 1 } });
-    expect(host.session(owned.session_id).executions.size).toBe(1);
+    expect(session).toMatchObject({ state: 'running', executions: { total: 2 } });
+    expect(host.session(owned.session_id).executions.size).toBe(2);
     expect(host.session(owned.session_id).transfers.size).toBe(0);
     expect((await api('GET', `/v1/tools/${TOOL.name}`, { token })).status).toBe(200);
     expect((await api('GET', `/v1/tool_sources/${SOURCE.name}`, { token })).status).toBe(200);

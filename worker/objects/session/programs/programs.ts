@@ -190,6 +190,7 @@ export class Programs {
       client: facts.client,
       scopes: new Set(facts.scopes),
       tokenId: '',
+      boundTo: null,
       issuedAtMs: row.createdAtMs,
       apiKeyId: null,
       expiresAtMs: Number.POSITIVE_INFINITY,
