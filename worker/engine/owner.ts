@@ -15,6 +15,7 @@ export const OwnerSchema = CallerSchema.extend({
   client: z.string(),
   scopes: z.array(z.string()),
   tokenId: z.string(),
+  boundTo: z.string().nullable().optional(),
   issuedAtMs: z.number().default(0),
   apiKeyId: z.string().nullable().default(null),
   expiresAtMs: z.number(),

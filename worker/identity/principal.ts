@@ -9,7 +9,7 @@ export interface TenantPrincipal {
   /** `jti` of the token. */
   tokenId: string;
   /** Thumbprint of the key without whose proof the token is worth nothing. */
-  boundTo: string | null;
+  boundTo?: string | null;
   /** `iat` of the token. */
   issuedAtMs: number;
   /** The API key that this edge gave the token for. */

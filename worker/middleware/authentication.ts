@@ -68,7 +68,7 @@ const usedProofs = new UsedProofs();
 
 /** A bound token needs a proof of its key; one that is not bound proves nothing by coming with one. */
 async function requirePossession(
-  { boundTo }: TenantPrincipal,
+  { boundTo = null }: TenantPrincipal,
   { scheme, token, scopes }: { scheme: Scheme; token: string; scopes: readonly string[] },
   { request, configuration, nowMs }: Arrival,
 ): Promise<void> {

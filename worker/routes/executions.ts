@@ -74,8 +74,10 @@ const getExecution = defineRoute({
     );
     if (execution.ok || execution.code !== 'not_found') return reply(200, unwrap(execution));
     const place = { sessionId: session.sessionId, executionId };
-    const waiting = approvalCalls(exchange.env, session.caller.tenant);
-    return reply(200, unwrap(await waiting((stub) => stub.find(session.caller, place), SAFE)));
+    const approvals = approvalCalls(exchange.env, session.caller.tenant);
+    const waiting = await approvals((stub) => stub.find(session.caller, place), SAFE);
+    // Where neither has it, the session's own answer is given: that of a session of others is the same.
+    return reply(200, unwrap(waiting.ok || waiting.code !== 'not_found' ? waiting : execution));
   },
 });
 

@@ -62,6 +62,7 @@ const REQUESTS: Readonly<Record<string, ApiOptions>> = {
   replaceToolSource: { body: SOURCE },
   createProgram: { body: PROGRAM },
   answerCalls: { body: { results: [{ id: `tcl_${'A'.repeat(22)}`, content: 'x' }], detach: true } },
+  decideApproval: { body: { decision: 'approve' } },
   createWorkflow: { body: WORKFLOW },
   createSnapshot: { body: { name: 'kept' } },
 };
@@ -287,8 +288,11 @@ describe.each(STRANGERS)('to %s', (_who, tenant, subject) => {
 });
 
 describe('the owner', () => {
-  /** Of a process that was never started. */
-  const ABSENT = new Set(['getProcess', 'readProcessLogs', 'waitForProcess', 'stopProcess']);
+  /** Of a process, a call or an approval that there never was. */
+  const ABSENT = new Set([
+    ...['getProcess', 'readProcessLogs', 'waitForProcess', 'stopProcess'],
+    ...['answerCalls', 'decideApproval'],
+  ]);
   const LAST = ['deleteSnapshot', 'removeTool', 'removeToolSource', 'deleteSession'];
   const order = (route: Route): number => LAST.indexOf(route.operationId);
   const rows = routes
