@@ -83,7 +83,7 @@ describe('A60: line breaks and escapes', () => {
     const lines = spies.flatMap((spy) => spy.mock.calls.map(([line]) => String(line)));
     vi.restoreAllMocks();
     for (const line of lines) {
-      expect([...line].filter((character) => character < ' ')).toEqual([]);
+      expect(Array.from(line).filter((character) => character < ' ')).toEqual([]);
       expect(JSON.parse(line)).toHaveProperty('event');
     }
   });

@@ -290,8 +290,12 @@ describe.each(STRANGERS)('to %s', (_who, tenant, subject) => {
 describe('the owner', () => {
   /** Of a process, a call or an approval that there never was. */
   const ABSENT = new Set([
-    ...['getProcess', 'readProcessLogs', 'waitForProcess', 'stopProcess'],
-    ...['answerCalls', 'decideApproval'],
+    'getProcess',
+    'readProcessLogs',
+    'waitForProcess',
+    'stopProcess',
+    'answerCalls',
+    'decideApproval',
   ]);
   const LAST = ['deleteSnapshot', 'removeTool', 'removeToolSource', 'deleteSession'];
   const order = (route: Route): number => LAST.indexOf(route.operationId);
