@@ -1,6 +1,6 @@
 /** Self-healing runs of a session: start, read, cancel. */
 import { failure } from '../../shared/errors.ts';
-import { newId, RepairRunIdSchema } from '../../shared/ids.ts';
+import { isSessionIdOf, newId, RepairRunIdSchema } from '../../shared/ids.ts';
 import { CreateRepairRunSchema, RepairRunSchema } from '../../shared/repair.ts';
 import { ownerOf } from '../engine/owner.ts';
 import { invalid } from '../middleware/body.ts';
@@ -9,7 +9,7 @@ import { Refusal, unwrap } from '../middleware/refusal.ts';
 import { mayUse } from '../tools/policy.ts';
 import { resolveCall, storedTools } from '../tools/resolve-call.ts';
 import { repairCalls, SAFE, tenantCalls } from './object-calls.ts';
-import { notFound, ownSession } from './own-session.ts';
+import { callerOf, notFound, ownSession } from './own-session.ts';
 import { reply } from './reply.ts';
 import { defineRoute, type Exchange } from './route.ts';
 import { IDEMPOTENCY_HEADER_DOC } from './sessions.ts';
@@ -123,7 +123,10 @@ const cancelRepairRun = defineRoute({
 });
 
 async function ownRun(exchange: Exchange<'tenant'>, params: { session_id: string; repair_run_id: string }) {
-  const { caller } = await ownSession(exchange, params.session_id);
+  const caller = callerOf(exchange);
+  // A session of others answers like one's own without the run.
+  if (!(await isSessionIdOf(exchange.configuration.tagKey, caller.tenant, params.session_id)))
+    throw missing();
   if (!RepairRunIdSchema.safeParse(params.repair_run_id).success) throw missing();
   return { caller, calls: repairCalls(exchange.env, caller.tenant, params.repair_run_id) };
 }

@@ -62,6 +62,8 @@ const REQUESTS: Readonly<Record<string, ApiOptions>> = {
   replaceToolSource: { body: SOURCE },
   createProgram: { body: PROGRAM },
   answerCalls: { body: { results: [{ id: `tcl_${'A'.repeat(22)}`, content: 'x' }], detach: true } },
+  rollbackSession: { body: { snapshot_id: `snp_${'A'.repeat(22)}` } },
+  createRepairRun: { body: { code: '1', model: { tool_name: TOOL.name, name: 'm' } } },
   decideApproval: { body: { decision: 'approve' } },
   createWorkflow: { body: WORKFLOW },
   createSnapshot: { body: { name: 'kept' } },
@@ -74,6 +76,7 @@ interface Ids {
   execution_id: string;
   process_id: string;
   program_id: string;
+  repair_run_id: string;
   workflow_id: string;
   snapshot_id: string;
   name: string;
@@ -83,6 +86,7 @@ const KINDS = [
   'execution_id',
   'process_id',
   'program_id',
+  'repair_run_id',
   'workflow_id',
   'snapshot_id',
   'name',
@@ -140,6 +144,7 @@ async function thingsOf(token: string): Promise<Ids> {
     execution_id: ExecutionSchema.parse(ran.json).execution_id,
     process_id: newId('prc'),
     program_id: ProgramSchema.parse(program.json).program_id,
+    repair_run_id: `rpr_${newId('exe').slice(4)}`,
     workflow_id,
     snapshot_id: SnapshotSchema.parse(kept.json).snapshot_id,
     name: TOOL.name,
@@ -154,6 +159,7 @@ async function nothings(tenant: string): Promise<Ids> {
     execution_id: newId('exe'),
     process_id: newId('prc'),
     program_id: newId('exe'),
+    repair_run_id: `rpr_${newId('exe').slice(4)}`,
     workflow_id: `wfl_${newId('exe').slice(4)}`,
     snapshot_id: `snp_${newId('exe').slice(4)}`,
     name: 'nobody_tool',
@@ -288,7 +294,7 @@ describe.each(STRANGERS)('to %s', (_who, tenant, subject) => {
 });
 
 describe('the owner', () => {
-  /** Of a process, a call or an approval that there never was. */
+  /** Of a process, a call, an approval or a run that there never was, and with a tool of another kind than is needed. */
   const ABSENT = new Set([
     'getProcess',
     'readProcessLogs',
@@ -296,6 +302,10 @@ describe('the owner', () => {
     'stopProcess',
     'answerCalls',
     'decideApproval',
+    'rollbackSession',
+    'getRepairRun',
+    'cancelRepairRun',
+    'createRepairRun',
   ]);
   const LAST = ['deleteSnapshot', 'removeTool', 'removeToolSource', 'deleteSession'];
   const order = (route: Route): number => LAST.indexOf(route.operationId);
