@@ -25,7 +25,7 @@ test('the Worker bundles without anything of Node, and stays small', async () =>
   });
   const [output] = Object.values(built.metafile.outputs);
   const externals = output?.imports.filter((entry) => entry.external).map((entry) => entry.path);
-  expect([...new Set(externals)]).toEqual(['cloudflare:workers']);
+  expect([...new Set(externals)]).toEqual(['cloudflare:workers', 'cloudflare:workflows']);
   const [file] = built.outputFiles;
   expect(file?.contents.length).toBeGreaterThan(10_000);
   expect(gzipSync(file?.contents ?? '').length).toBeLessThan(MAX_GZIP_BYTES);

@@ -1,26 +1,13 @@
-/** Who started a run on the engine: each of its calls is made in that name. */
-import * as z from 'zod';
+/** Calls in the name of whoever started a run on the engine. */
 import { newId } from '../../shared/ids.ts';
 import type { Configuration } from '../configuration.ts';
 import type { Env } from '../env.ts';
 import type { TenantPrincipal } from '../identity/principal.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
-import { CallerSchema } from '../objects/session/port.ts';
+import type { Owner } from '../objects/owner.ts';
 import { barOf } from '../objects/tenant/bars/bars.ts';
 import { SAFE, tenantCalls } from '../routes/object-calls.ts';
 import type { Exchange } from '../routes/route.ts';
-
-/** With the rights that the token gave then: each call of the run is judged by them. */
-export const OwnerSchema = CallerSchema.extend({
-  client: z.string(),
-  scopes: z.array(z.string()),
-  tokenId: z.string(),
-  boundTo: z.string().nullable().optional(),
-  issuedAtMs: z.number().default(0),
-  apiKeyId: z.string().nullable().default(null),
-  expiresAtMs: z.number(),
-});
-export type Owner = z.infer<typeof OwnerSchema>;
 
 export interface RunSurroundings {
   env: Env;

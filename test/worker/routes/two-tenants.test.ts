@@ -17,7 +17,7 @@ const TOOLS = 5_000;
 const AT_ONCE = 500;
 /** Of every tool that is guarded. */
 const GUARD = 'crm.read';
-const BUILT_IN = ['python', 'node', 'shell', 'file'];
+const BUILT_IN = ['python', 'node', 'shell', 'file', 'run'];
 const SET_UP_TIMEOUT_MS = 300_000;
 const TIMEOUT_MS = 120_000;
 

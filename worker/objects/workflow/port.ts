@@ -9,8 +9,8 @@ import {
   type Workflow,
   WorkflowStatusSchema,
 } from '../../../shared/workflow.ts';
-import { OwnerSchema } from '../../engine/owner.ts';
 import type { Caller } from '../caller.ts';
+import { OwnerSchema } from '../owner.ts';
 
 /** What a run works from. */
 export const PlanSchema = z.object({
