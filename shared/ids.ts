@@ -11,7 +11,7 @@ export const HostIdSchema = z.string().regex(new RegExp(`^hst_${HANDLE}$`));
 export const SessionIdSchema = z.string().regex(new RegExp(`^ses_${HANDLE}[A-Za-z0-9_-]{16}$`));
 /** Tagged like that of a session. */
 export const WorkflowIdSchema = z.string().regex(new RegExp(`^wfl_${HANDLE}[A-Za-z0-9_-]{16}$`));
-export const RepairRunIdSchema = z.string().regex(new RegExp(`^rpr_${HANDLE}$`));
+export const RepairRunIdSchema = z.string().regex(new RegExp(`^rpr_${HANDLE}[A-Za-z0-9_-]{16}$`));
 export const TenantSchema = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/);
 export const Sha256Schema = z.string().regex(/^[0-9a-f]{64}$/);
 export const ImageDigestSchema = z.string().regex(/^sha256:[0-9a-f]{64}$/);
@@ -32,8 +32,7 @@ export type IdPrefix =
   | 'trm'
   | 'prc'
   | 'snp'
-  | 'tcl'
-  | 'rpr';
+  | 'tcl';
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${randomHandle()}`;
@@ -62,6 +61,16 @@ export async function isSessionIdOf(tagKey: CryptoKey, tenant: string, sessionId
   return hasOwnersTag(tagKey, 'session', { tenant, id: sessionId });
 }
 
+export async function newRepairRunId(tagKey: CryptoKey, tenant: string): Promise<string> {
+  const handle = randomHandle();
+  return `rpr_${handle}${await ownersTag(tagKey, 'repair', { tenant, handle })}`;
+}
+
+export async function isRepairRunIdOf(tagKey: CryptoKey, tenant: string, runId: string): Promise<boolean> {
+  if (!RepairRunIdSchema.safeParse(runId).success) return false;
+  return hasOwnersTag(tagKey, 'repair', { tenant, id: runId });
+}
+
 export async function isWorkflowIdOf(
   tagKey: CryptoKey,
   tenant: string,
@@ -80,7 +89,7 @@ async function hasOwnersTag(
   return constantTimeEqual(expected, id.slice(26));
 }
 
-type TaggedKind = 'session' | 'workflow';
+type TaggedKind = 'session' | 'workflow' | 'repair';
 
 async function ownersTag(
   tagKey: CryptoKey,

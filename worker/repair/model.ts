@@ -1,14 +1,14 @@
-/** The question to the model: a registered HTTP tool, so its address, credentials and rules are those of any tool. */
+/** The question to the model: a call of a registered HTTP tool like any other, kept in the session as one. */
 import * as z from 'zod';
+import { sha256Hex } from '../../shared/digest.ts';
 import { failure } from '../../shared/errors.ts';
+import type { Execution } from '../../shared/execution.ts';
 import { admitOwner, ownersExchange, type RunSurroundings } from '../engine/owner.ts';
-import { Refusal } from '../middleware/refusal.ts';
+import { Refusal, unwrap } from '../middleware/refusal.ts';
 import type { RepairPlan } from '../objects/repair/port.ts';
-import { openSecrets } from '../secrets/sealed-secrets.ts';
-import { performHttp } from '../tools/http/perform.ts';
-import { toolRequest } from '../tools/http/request.ts';
-import { mayUse } from '../tools/policy.ts';
-import { storedTools } from '../tools/resolve-call.ts';
+import { edgeRun } from '../routes/edge-call.ts';
+import { sessionOf } from '../routes/own-session.ts';
+import { resolveCall } from '../tools/resolve-call.ts';
 import { codeIn } from './answer.ts';
 import { answerText, type Failed, requestBody } from './prompt.ts';
 
@@ -27,8 +27,8 @@ export async function askModel(
   plan: RepairPlan,
   failed: readonly Failed[],
 ): Promise<Answered> {
-  for (const pauseMs of [...PAUSES_MS, null]) {
-    const answer = await askOnce(surroundings, plan, failed);
+  for (const [tried, pauseMs] of [...PAUSES_MS, null].entries()) {
+    const answer = answerOf(await askOnce(surroundings, { plan, failed, tried }));
     if (answer.ok || answer.isFinal || pauseMs === null) {
       return answer.ok ? answer : { ok: false, detail: answer.detail };
     }
@@ -37,56 +37,35 @@ export async function askModel(
   return { ok: false, detail: 'the model did not answer' };
 }
 
+/** Whatever the tool's rules are, they hold here too: approval, callers, schema, address. */
 async function askOnce(
   surroundings: RunSurroundings,
-  plan: RepairPlan,
-  failed: readonly Failed[],
-): Promise<Extract<Answered, { ok: true }> | { ok: false; detail: string; isFinal: boolean }> {
-  const { model } = plan.request;
+  { plan, failed, tried }: { plan: RepairPlan; failed: readonly Failed[]; tried: number },
+): Promise<Execution> {
   await admitOwner(surroundings.env, plan.owner);
-  const { request, credentials, rules } = await modelRequest(surroundings, plan);
-  const body = JSON.stringify(requestBody(plan.request, failed));
-  const outcome = await performHttp({
-    request: { ...request, method: 'POST', body },
-    credentials,
-    rules,
-    timeoutMs: model.timeout_ms,
-    signal: new AbortController().signal,
+  const exchange = ownersExchange(surroundings, plan.owner);
+  const { model } = plan.request;
+  const { performance } = await resolveCall(exchange, {
+    tool_name: model.tool_name,
+    arguments: requestBody(plan.request, failed),
+    timeout_ms: model.timeout_ms,
   });
-  if (outcome.status !== 'succeeded') {
-    const detail = outcome.error?.message ?? `the model's answer ended as ${outcome.status}`;
-    return { ok: false, detail, isFinal: outcome.error?.name === 'AddressRefused' };
+  if (performance === undefined) throw new Refusal(failure('tool_unavailable', 'the tool is no model'));
+  const key = await sha256Hex(JSON.stringify(['repair model', plan.repairRunId, failed.length, tried]));
+  const session = sessionOf(exchange, plan.sessionId);
+  return unwrap(await edgeRun(session, { performance, idempotency: { key, fingerprint: key } }).end());
+}
+
+function answerOf(
+  execution: Execution,
+): Extract<Answered, { ok: true }> | { ok: false; detail: string; isFinal: boolean } {
+  if (execution.status !== 'succeeded') {
+    const detail = execution.error?.message ?? `the model's answer ended as ${execution.status}`;
+    return { ok: false, detail, isFinal: execution.error?.name === 'AddressRefused' };
   }
-  const text = answerText(outcome.structured);
+  const text = answerText(execution.structured);
   if (text === undefined) {
     return { ok: false, detail: 'the answer of the model is no chat completion', isFinal: true };
   }
   return { ok: true, code: codeIn(text) ?? null, text: text.slice(0, MAX_TEXT_CHARACTERS) };
-}
-
-async function modelRequest(surroundings: RunSurroundings, plan: RepairPlan) {
-  const exchange = ownersExchange(surroundings, plan.owner);
-  const { configuration } = surroundings;
-  const [stored] = await storedTools(exchange, [plan.request.model.tool_name], 'name');
-  const isOurs =
-    stored?.tool.kind === 'http' &&
-    stored.tool.status === 'ready' &&
-    mayUse(exchange.principal, {
-      requiredScopes: stored.tool.required_scopes,
-      category: stored.tool.category,
-    });
-  const built = stored?.tool.kind === 'http' ? toolRequest(stored.tool, {}) : undefined;
-  if (stored === undefined || !isOurs || built?.ok !== true) {
-    throw new Refusal(
-      failure('tool_unavailable', 'the tool of the model is gone, or not one that can be asked'),
-    );
-  }
-  const owner = { tenant: plan.owner.tenant, holder: stored.tool.name };
-  const { sealedCredentials } = stored;
-  return {
-    request: built.request,
-    rules: { ownOrigin: configuration.origin, allowedOrigins: configuration.httpToolOrigins },
-    credentials:
-      sealedCredentials === null ? {} : await openSecrets(configuration.secretsKey, owner, sealedCredentials),
-  };
 }

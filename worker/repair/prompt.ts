@@ -9,7 +9,10 @@ export interface Failed {
   lines: string;
 }
 
-export function requestBody({ language, task, model }: CreateRepairRun, failed: readonly Failed[]): object {
+export function requestBody(
+  { language, task, model }: CreateRepairRun,
+  failed: readonly Failed[],
+): Record<string, unknown> {
   const last = failed.at(-1);
   const parts = [
     ...(task === undefined ? [] : [`The task:\n${task}`]),

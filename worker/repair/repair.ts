@@ -35,9 +35,11 @@ export class Repair {
     const { steps, surroundings, plan } = this.#context;
     const keep = () => keepState(surroundings, plan);
     const snapshotId = await steps.once('keep', z.string(), keep, STATE_TIMEOUT_MS);
-    const end = await this.#attempts(snapshotId);
-    await steps.once('forget', z.null(), () => forgetState(surroundings, plan, snapshotId));
-    return end;
+    try {
+      return await this.#attempts(snapshotId);
+    } finally {
+      await steps.once('forget', z.null(), () => forgetState(surroundings, plan, snapshotId));
+    }
   }
 
   async #attempts(snapshotId: string): Promise<RepairEnd> {

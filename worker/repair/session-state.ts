@@ -2,6 +2,7 @@
 import { failure } from '../../shared/errors.ts';
 import { ownersExchange, type RunSurroundings } from '../engine/owner.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { keptName } from '../objects/repair/kept-name.ts';
 import type { RepairPlan } from '../objects/repair/port.ts';
 import { SAFE, snapshotCalls, UNSAFE } from '../routes/object-calls.ts';
 import { type OwnSession, sessionOf } from '../routes/own-session.ts';
@@ -10,7 +11,7 @@ const NEWEST = 20;
 
 export async function keepState(surroundings: RunSurroundings, plan: RepairPlan): Promise<string> {
   const { tenant, subject } = plan.owner;
-  const name = `before ${plan.repairRunId}`;
+  const name = keptName(plan.repairRunId);
   const index = snapshotCalls(surroundings.env, tenant);
   // This step may be made again: then the snapshot of the first time is there.
   const { snapshots } = unwrap(await index((stub) => stub.list({ subject, limit: NEWEST }), SAFE));

@@ -1,13 +1,12 @@
 /** Self-healing runs of a session: start, read, cancel. */
-import { failure } from '../../shared/errors.ts';
-import { isSessionIdOf, newId, RepairRunIdSchema } from '../../shared/ids.ts';
-import { CreateRepairRunSchema, RepairRunSchema } from '../../shared/repair.ts';
+import { isRepairRunIdOf, isSessionIdOf, newRepairRunId } from '../../shared/ids.ts';
+import { type CreateRepairRun, CreateRepairRunSchema, RepairRunSchema } from '../../shared/repair.ts';
 import { ownerOf } from '../engine/owner.ts';
 import { invalid } from '../middleware/body.ts';
 import { idempotencyOf } from '../middleware/idempotency.ts';
-import { Refusal, unwrap } from '../middleware/refusal.ts';
-import { mayUse } from '../tools/policy.ts';
-import { resolveCall, storedTools } from '../tools/resolve-call.ts';
+import { type Refusal, unwrap } from '../middleware/refusal.ts';
+import { requestBody } from '../repair/prompt.ts';
+import { checkStored, resolveCall, storedTools } from '../tools/resolve-call.ts';
 import { repairCalls, SAFE, tenantCalls } from './object-calls.ts';
 import { callerOf, notFound, ownSession } from './own-session.ts';
 import { reply } from './reply.ts';
@@ -29,7 +28,9 @@ const createRepairRun = defineRoute({
   },
   errors: [
     'not_found',
+    'tool_not_found',
     'tool_unavailable',
+    'approval_required',
     'session_not_running',
     'session_failed',
     'session_deleted',
@@ -40,7 +41,7 @@ const createRepairRun = defineRoute({
     const session = await ownSession(exchange, params.session_id);
     unwrap(await session.call((stub) => stub.describe(session.caller), SAFE));
     await resolveCall(exchange, { tool_name: body.language, arguments: { code: body.code } });
-    await requireModel(exchange, body.model.tool_name);
+    await requireModel(exchange, body);
     const idempotency = await idempotencyOf({
       header: exchange.request.headers.get('Idempotency-Key'),
       route: `POST /v1/sessions/${session.sessionId}/repair_runs`,
@@ -62,20 +63,21 @@ const createRepairRun = defineRoute({
   },
 });
 
-async function requireModel(exchange: Exchange<'tenant'>, name: string): Promise<void> {
-  const [stored] = await storedTools(exchange, [name], 'name');
-  const tool = stored?.tool;
-  const guard = tool && { requiredScopes: tool.required_scopes, category: tool.category };
-  if (tool?.kind !== 'http' || guard === undefined || !mayUse(exchange.principal, guard)) {
+/** It is called like any tool, so what its rules refuse is refused at once. */
+async function requireModel(exchange: Exchange<'tenant'>, request: CreateRepairRun): Promise<void> {
+  const { tool_name } = request.model;
+  const [stored] = await storedTools(exchange, [tool_name], 'name');
+  if (stored?.tool.kind !== 'http' || stored.tool.method !== 'POST') {
     throw invalid([
       {
         path: 'body.model.tool_name',
-        expected: 'a registered `http` tool that you may call',
-        received: name,
+        expected: 'a registered `http` tool of the method POST that you may call',
+        received: tool_name,
       },
     ]);
   }
-  if (tool.status !== 'ready') throw new Refusal(failure('tool_unavailable', `${name} is ${tool.status}`));
+  const question = requestBody(request, [{ code: request.code, lines: '' }]);
+  checkStored(exchange, { call: { tool_name, arguments: question }, stored }, { root: 'body.model.' });
 }
 
 /** With a key, always the id that its first use was given. */
@@ -83,9 +85,10 @@ async function reserveRun(
   exchange: Exchange<'tenant'>,
   idempotency: { key: string; fingerprint: string } | null,
 ): Promise<string> {
-  const repairRunId = newId('rpr');
+  const { tenant } = exchange.principal;
+  const repairRunId = await newRepairRunId(exchange.configuration.tagKey, tenant);
   if (idempotency === null) return repairRunId;
-  const reserve = await tenantCalls(exchange.env, exchange.principal.tenant)(
+  const reserve = await tenantCalls(exchange.env, tenant)(
     (stub) => stub.reserveCreate({ ...idempotency, sessionId: repairRunId }),
     SAFE,
   );
@@ -127,7 +130,8 @@ async function ownRun(exchange: Exchange<'tenant'>, params: { session_id: string
   // A session of others answers like one's own without the run.
   if (!(await isSessionIdOf(exchange.configuration.tagKey, caller.tenant, params.session_id)))
     throw missing();
-  if (!RepairRunIdSchema.safeParse(params.repair_run_id).success) throw missing();
+  const { tagKey } = exchange.configuration;
+  if (!(await isRepairRunIdOf(tagKey, caller.tenant, params.repair_run_id))) throw missing();
   return { caller, calls: repairCalls(exchange.env, caller.tenant, params.repair_run_id) };
 }
 

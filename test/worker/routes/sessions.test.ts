@@ -202,7 +202,7 @@ function requestsBelow(sessionId: string, executionId: string) {
         execution_id: executionId,
         process_id: newId('prc'),
         program_id: newId('exe'),
-        repair_run_id: newId('rpr'),
+        repair_run_id: 'rpr_x',
         path: 'x',
       });
       const path = route.path.replaceAll(/\{([a-z_]+)\}/g, (_, name: string) => values[name] ?? '');

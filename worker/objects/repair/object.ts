@@ -9,6 +9,7 @@ import { callObject } from '../../middleware/call-object.ts';
 import type { Caller } from '../caller.ts';
 import { EngineRun } from '../engine/engine-run.ts';
 import { sessionObjectName } from '../session-name.ts';
+import { keptName } from './kept-name.ts';
 import {
   type RepairEnd,
   RepairEndSchema,
@@ -19,6 +20,8 @@ import {
 
 /** How often it looks whether its run is still there. */
 const LOOK_MS = 30_000;
+/** Among which the one of a run is looked for. */
+const NEWEST_SNAPSHOTS = 50;
 /** Kept for whoever asks, after its end. */
 const RETENTION_MS = 7 * 86_400_000;
 
@@ -140,6 +143,17 @@ export class RepairObject extends DurableObject<Env> implements RepairPort {
       const interrupt = () => this.env.SESSION.getByName(name).interrupt({ tenant, subject }, execution_id);
       await callObject(interrupt, { safe: true });
     }
+    await this.#forgetKept(plan);
+  }
+
+  /** A run that was stopped does not come to remove what it kept. */
+  async #forgetKept({ repairRunId, owner: { tenant, subject } }: RepairPlan): Promise<void> {
+    const index = this.env.SNAPSHOT_INDEX.getByName(tenant);
+    const listed = await index.list({ subject, limit: NEWEST_SNAPSHOTS });
+    const kept = listed.ok
+      ? listed.value.snapshots.find(({ name }) => name === keptName(repairRunId))
+      : undefined;
+    if (kept !== undefined) await index.remove(subject, kept.snapshot_id);
   }
 
   #row(): z.infer<typeof RowSchema> | undefined {
