@@ -14,6 +14,8 @@ export const ImageFileSchema = z.strictObject({
   /** SHA-256 of what the image was made from: the canonical recipe, or the manifest or index that was imported. */
   digest: ImageDigestSchema,
   created_at: z.iso.datetime(),
+  /** Since when its name means this one, where it was not the newest of that name. */
+  named_at: z.iso.datetime().optional(),
   size_bytes: z.int().nonnegative(),
   /** Over names and metadata of the tree as built, to notice one that is no longer whole. */
   manifest_sha256: Sha256Schema,

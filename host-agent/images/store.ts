@@ -18,6 +18,8 @@ export type Image = {
   digest: string;
   rootfsPath: string;
   createdAt: string;
+  /** Of several of one name the latest is meant by it. */
+  namedAt: string;
   sizeBytes: number;
   /** When a session last started on it; when it was made, if none ever did. */
   lastUsedAt: string;
@@ -45,7 +47,7 @@ export function openImageStore(storeDir: string): ImageStore {
         if (image !== undefined) images.push(image);
       }
     }
-    return images.sort((left, right) => right.createdAt.localeCompare(left.createdAt));
+    return images.sort((left, right) => right.namedAt.localeCompare(left.namedAt));
   };
   return {
     list,
@@ -90,6 +92,7 @@ async function readImage(storeDir: string, name: string, digest: string): Promis
     digest,
     rootfsPath,
     createdAt: file.created_at,
+    namedAt: file.named_at ?? file.created_at,
     sizeBytes: file.size_bytes,
     lastUsedAt: used?.mtime.toISOString() ?? file.created_at,
     environment: file.imported?.environment ?? {},

@@ -1,6 +1,6 @@
 /** Puts an image into the image store, built from its recipe unless the store has it already. */
 import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { IMAGE_FILE, ImageFileSchema, imageDir, ROOTFS_DIR } from '../images/image-file.ts';
 import type { DebianArchive } from './debian-archive.ts';
 import { SetupFailure } from './failure.ts';
@@ -40,7 +40,10 @@ export async function installImage(
   const digest = recipeDigest(recipe);
   const target = imageDir(join(request.cacheDir, 'images'), recipe.name, digest);
   const value = { name: recipe.name, digest, rootfsPath: join(target, ROOTFS_DIR) };
-  if (await isIntact(target)) return { value, did: `${digest.slice(0, 19)}, cached` };
+  if (await isIntact(target)) {
+    await giveName(target);
+    return { value, did: `${digest.slice(0, 19)}, cached` };
+  }
 
   const workDir = await makeWorkDir(request.cacheDir);
   try {
@@ -76,6 +79,30 @@ async function isIntact(dir: string): Promise<boolean> {
     return (await treeManifest(join(dir, ROOTFS_DIR))).sha256 === file.manifest_sha256;
   } catch {
     return false;
+  }
+}
+
+/** The name means the image of the recipe that is installed, also where one of another recipe was built after it. */
+async function giveName(dir: string): Promise<void> {
+  const others = await readdir(dirname(dir));
+  const times = await Promise.all(
+    others.filter((name) => name !== basename(dir)).map((name) => namedAt(join(dirname(dir), name))),
+  );
+  const path = join(dir, IMAGE_FILE);
+  const file = ImageFileSchema.parse(JSON.parse(await readFile(path, 'utf8')));
+  const own = file.named_at ?? file.created_at;
+  if (times.every((time) => time === undefined || time < own)) return;
+  const named = { ...file, named_at: new Date().toISOString() };
+  await writeFile(`${path}.new`, `${JSON.stringify(named, null, 2)}\n`);
+  await rename(`${path}.new`, path);
+}
+
+async function namedAt(dir: string): Promise<string | undefined> {
+  try {
+    const file = ImageFileSchema.parse(JSON.parse(await readFile(join(dir, IMAGE_FILE), 'utf8')));
+    return file.named_at ?? file.created_at;
+  } catch {
+    return undefined;
   }
 }
 

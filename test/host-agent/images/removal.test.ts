@@ -50,6 +50,7 @@ describe('pruning', () => {
     digest: `sha256:${name}`,
     rootfsPath: '',
     createdAt: '2026-01-01T00:00:00Z',
+    namedAt: '2026-01-01T00:00:00Z',
     sizeBytes: 1,
     lastUsedAt,
     environment: {},
