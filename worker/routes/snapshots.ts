@@ -159,7 +159,7 @@ async function fork(
       placeAndCreate(exchange, { sessionId, fresh: true, request, ephemeral: false, snapshot }),
     ),
   );
-  exchange.waitUntil(exchange.env.SNAPSHOT_INDEX.getByName(tenant).release(snapshot.snapshotId));
+  exchange.waitUntil(exchange.env.SNAPSHOT_INDEX.getByName(tenant).release(snapshot));
   const failed = outcomes.find((outcome) => !outcome.ok);
   if (failed === undefined) return success(outcomes.flatMap((made) => (made.ok ? [made.value] : [])));
   const born = outcomes.flatMap((made) => (made.ok ? [sessionOf(exchange, made.value.session_id)] : []));

@@ -205,6 +205,7 @@ export class SessionRuntime {
         moved: () => this.#moved(),
         pump: () => void this.dispatch.pump(),
         look: () => this.look(),
+        sandboxLost: (reason) => this.#abandon(reason),
       },
     });
     this.waking = new Waking({
@@ -400,13 +401,21 @@ export class SessionRuntime {
 
   /** Its host and this object no longer mean the same chain: the next sandbox begins at the head known here. */
   #receiptRefused(): void {
+    this.#abandon('receipt_refused');
+    this.sandbox.tellReceiptRefused();
+  }
+
+  /** What ran in the sandbox is unknown; what waits gets a new one. */
+  #abandon(reason: string): void {
     clearTimeout(this.#lossTimer ?? null);
     this.#lossTimer = undefined;
-    this.sandbox.abandon('receipt_refused');
+    this.sandbox.abandon(reason);
     this.transfers.linkDown();
-    this.sandbox.tellReceiptRefused();
+    const gone = failure('sandbox_failed', 'the sandbox is gone');
+    this.pausing.cancel(gone);
+    this.suspension.cancel(gone);
     for (const record of this.executions.open.slice()) {
-      if (!isToBeSent(record)) this.executions.end(record, { status: 'unknown', reason: 'receipt_refused' });
+      if (!isToBeSent(record)) this.executions.end(record, { status: 'unknown', reason });
     }
     for (const lane of this.#abandoned.keys()) this.#isFree(lane);
     void this.dispatch.pump();

@@ -35,6 +35,8 @@ export interface SuspensionPort {
   /** What waited while the host was at it may be sent. */
   pump(): void;
   look(): void;
+  /** The host ends the sandbox, and the session is not where it says. */
+  sandboxLost(reason: string): void;
 }
 
 interface Asked {
@@ -176,12 +178,22 @@ export class Suspension {
   /** All of it is stored. Gives what is to be done once the host was told that this is kept. */
   suspended(frame: Suspended): () => void {
     const isKnown = this.#asked?.snapshotId === frame.snapshot_id;
+    const { state, pendingSnapshot } = this.#record;
+    const isPending = pendingSnapshot?.snapshotId === frame.snapshot_id;
     if (frame.left_running) {
+      if (isPending && !pendingSnapshot.leaveRunning) {
+        this.#failed(frame.snapshot_id, failure('suspend_failed', 'the host let the session run on'));
+        return () => undefined;
+      }
       if (isKnown) this.#asked?.settle(success(frame));
       this.#over(frame.snapshot_id);
       return () => this.#parts.port.pump();
     }
-    if (this.#record.state !== 'running' && this.#record.state !== 'paused') return () => undefined;
+    if (state !== 'running' && state !== 'paused') return () => undefined;
+    // Of one that was given up nothing may be stored any more, and its host ends the sandbox all the same.
+    if (!isPending || pendingSnapshot.leaveRunning) {
+      return () => this.#parts.port.sandboxLost('suspended_too_late');
+    }
     this.#move(frame);
     return () => {
       if (isKnown) this.#asked?.settle(success(frame));
@@ -292,8 +304,9 @@ export class Suspension {
 
   /** Nothing needs it any more. */
   release(snapshotId: string): void {
+    const { sessionId } = this.#record.facts;
     this.#index()
-      .release(snapshotId)
+      .release({ sessionId, snapshotId })
       .catch((error: unknown) => logWarning('snapshot_not_released', { detail: messageOf(error) }));
   }
 

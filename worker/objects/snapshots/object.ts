@@ -75,12 +75,13 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
 
   async remove(subject: string, snapshotId: string): Promise<Outcome<null>> {
     if (this.#store.named(subject, snapshotId) === undefined) return notFound();
-    await this.release(snapshotId);
+    this.#store.markRemoved(snapshotId);
+    await this.#wakeAt(Date.now());
     return success(null);
   }
 
-  async release(snapshotId: string): Promise<void> {
-    this.#store.markRemoved(snapshotId);
+  async release(snapshot: { sessionId: string; snapshotId: string }): Promise<void> {
+    this.#store.markReleased(snapshot);
     await this.#wakeAt(Date.now());
   }
 

@@ -58,6 +58,6 @@ export interface SnapshotsPort {
   }): Promise<Outcome<SnapshotList>>;
   /** A named one of this subject; its bytes go soon. */
   remove(subject: string, snapshotId: string): Promise<Outcome<null>>;
-  /** One that no session needs any more. */
-  release(snapshotId: string): Promise<void>;
+  /** One of this session that nothing needs any more. What a user named stays, once it is whole. */
+  release(snapshot: { sessionId: string; snapshotId: string }): Promise<void>;
 }

@@ -108,6 +108,15 @@ export class SnapshotsStore {
     this.#sql.exec("UPDATE snapshot SET state = 'removed' WHERE snapshot_id = ?", snapshotId);
   }
 
+  markReleased({ sessionId, snapshotId }: { sessionId: string; snapshotId: string }): void {
+    this.#sql.exec(
+      `UPDATE snapshot SET state = 'removed' WHERE snapshot_id = ? AND session_id = ?
+       AND (kind <> 'named' OR state = 'making')`,
+      snapshotId,
+      sessionId,
+    );
+  }
+
   delete(snapshotId: string): void {
     this.#sql.exec('DELETE FROM snapshot WHERE snapshot_id = ?', snapshotId);
   }

@@ -272,6 +272,34 @@ describe('a suspend that fails', () => {
 });
 
 describe('the word of a host that all is stored', () => {
+  test('does not move the session where it is of what was not asked, or was given up: the sandbox is lost', async () => {
+    const execution = await start('x');
+    const double = host.session(session.id);
+    host.answersSuspends = false;
+    const suspending = session.stub.suspend(caller);
+    await host.until(() => double.suspends.length === 1);
+    const snapshot_id = double.suspends[0]?.snapshot_id ?? '';
+    double.send({ type: 'suspend_failed', snapshot_id, code: 'suspend_failed', detail: 'x' });
+    expect(await suspending).toMatchObject({ ok: false, code: 'suspend_failed' });
+    double.send({
+      type: 'suspended',
+      snapshot_id,
+      manifest_sha256: 'a'.repeat(64),
+      left_running: false,
+      bytes: 1,
+      stored_bytes: 1,
+      image: host.images[0]?.digest ?? '',
+      ...host.traits,
+      executions: [],
+    });
+    expect(await session.stub.wait(caller, execution.id)).toMatchObject({
+      value: { status: 'unknown', reason: 'suspended_too_late' },
+    });
+    await host.until(() => double.heard.some(({ type }) => type === 'fenced'));
+    expect((await view()).state).toBe('running');
+    expect(await run('y')).toMatchObject({ status: 'succeeded', state_lost: true });
+  });
+
   test('moves the session also when it comes over a link that was lost meanwhile', async () => {
     await run('before');
     const double = host.session(session.id);
