@@ -102,14 +102,20 @@ const exchangeApiKey = defineRoute({
     const sha256 = await sha256Hex(body.api_key);
     const used = await tenantCalls(env, tenant)((stub) => stub.useApiKey({ keyId, sha256 }), SAFE);
     if (!used.ok) throw used.code === 'unauthenticated' ? refused(configuration, used) : new Refusal(used);
-    const { subject, scopes } = used.value;
+    const { subject, scopes, expires_at: expiresAt } = used.value;
     const scope = narrowed(scopes, body.scope);
-    const facts = { tenant, subject, apiKeyId: keyId, scope, lifetimeS: body.lifetime_s };
+    const nowMs = Date.now();
+    // No token outlives its key.
+    const restS = expiresAt === null ? body.lifetime_s : Math.floor((Date.parse(expiresAt) - nowMs) / 1_000);
+    const lifetimeS = Math.min(body.lifetime_s, restS);
+    if (lifetimeS < 1)
+      throw refused(configuration, failure('unauthenticated', 'the API key is about to expire'));
+    const facts = { tenant, subject, apiKeyId: keyId, scope, lifetimeS };
     return reply(200, {
-      access_token: await issueAccessToken(configuration.ownIssuer, facts, Date.now()),
+      access_token: await issueAccessToken(configuration.ownIssuer, facts, nowMs),
       issued_token_type: ACCESS_TOKEN_TYPE,
       token_type: 'Bearer',
-      expires_in: body.lifetime_s,
+      expires_in: lifetimeS,
       scope,
     });
   },

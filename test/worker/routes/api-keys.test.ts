@@ -134,7 +134,10 @@ describe('an API key', () => {
   test('is over when it says so', async () => {
     const expires = new Date(Date.now() + MINUTE_MS).toISOString();
     const { api_key: apiKey } = await create('ending', { expires_at: expires });
-    expect((await exchange(apiKey)).status).toBe(200);
+    const issued = IssuedTokenSchema.parse((await exchange(apiKey)).json);
+    // Its tokens end with it, and say so.
+    expect(issued.expires_in).toBeLessThanOrEqual(60);
+    expect((decodeJwt(issued.access_token).exp ?? 0) * 1_000).toBeLessThanOrEqual(Date.parse(expires));
     laterBy(MINUTE_MS + 1);
     expect((await exchange(apiKey)).status).toBe(401);
     const past = { subject: 'x', scopes: ['a'], expires_at: new Date(Date.now() - 1).toISOString() };
