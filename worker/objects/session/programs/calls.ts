@@ -3,7 +3,7 @@ import type { Program, ToolResult } from '../../../../shared/code-mode.ts';
 import { sha256Hex } from '../../../../shared/digest.ts';
 import { failure, type Outcome, success } from '../../../../shared/errors.ts';
 import type { Caller } from '../../caller.ts';
-import { accept, find } from '../calls.ts';
+import { accept, find, wakeFor } from '../calls.ts';
 import type { ExecuteInput } from '../port.ts';
 import type { ExecutionRecord } from '../records.ts';
 import type { SessionRuntime } from '../runtime.ts';
@@ -18,6 +18,8 @@ export async function beginProgram(
 ): Promise<Outcome<Program>> {
   const text = JSON.stringify(input.body.arguments);
   const sha256 = await sha256Hex(text);
+  const woken = await wakeFor(runtime, input);
+  if (!woken.ok) return woken;
   const accepted = await accept(runtime, input, {
     arguments: { text, sha256 },
     // All that it says is told as it comes, what it calls among it.
