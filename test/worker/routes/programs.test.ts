@@ -1,5 +1,10 @@
 /** Programs at the edge: their calls are checked, charged, executed or handed to the caller, and answered once. */
-import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test';
+import {
+  abortAllDurableObjects,
+  evictDurableObject,
+  runDurableObjectAlarm,
+  runInDurableObject,
+} from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import * as z from 'zod';
@@ -468,6 +473,23 @@ describe('waiting', () => {
     expect(await execution.answer(1)).toMatchObject({ error: { code: 'wait_timeout' } });
   });
 
+  test('gives a program no time that it did not have', async () => {
+    const { program, execution } = await begin({ limits: { timeout_ms: 1_000 } });
+    const nowMs = Date.now();
+    execution.waits(60_000);
+    await until(program.program_id, ({ status }) => status === 'waiting');
+    execution.goesOn(60_000);
+    await until(program.program_id, ({ status }) => status === 'running');
+    await runInDurableObject(stubOf(), (_, { storage }) => {
+      const [row] = storage.sql.exec('SELECT leftMs FROM program_clock').toArray();
+      expect(row?.leftMs).toBe(1_000);
+    });
+    vi.useFakeTimers({ toFake: ['Date'], now: nowMs + 20_000 });
+    await runDurableObjectAlarm(stubOf());
+    vi.useRealTimers();
+    await execution.interrupted;
+  });
+
   test('ends with the program when it is cancelled', async () => {
     const { program, execution } = await begin();
     execution.call(1, 'people.ask', { question: 'a' });
@@ -495,6 +517,35 @@ describe('waiting', () => {
       calls: [{ status: 'void' }],
     });
   });
+});
+
+test('a program wakes a suspended session, and one that was begun before does not', async () => {
+  const headers = { 'Idempotency-Key': 'wakes' };
+  const begun = await begin();
+  await begun.execution.finish();
+  await until(begun.program.program_id, ({ status }) => status === 'succeeded');
+  const suspend = async () => {
+    const answer = await api('POST', `/v1/sessions/${sessionId}/suspend`, { token: await token() });
+    expect(answer.status, answer.text).toBeLessThan(300);
+  };
+  const state = async () => {
+    const answer = await api('GET', `/v1/sessions/${sessionId}`, { token: await token() });
+    return SessionSchema.parse(answer.json).state;
+  };
+  await suspend();
+  const waking = await post(
+    { detach: true },
+    { headers, body: { language: 'python', code: 'x', detach: true } },
+  );
+  expect(waking.status, waking.text).toBe(202);
+  await host.until(() => running.length === 2);
+  await running[1]?.finish();
+  const { program_id: id } = ProgramSchema.parse(waking.json);
+  await until(id, ({ status }) => status === 'succeeded');
+  await suspend();
+  const again = await post({}, { headers, body: { language: 'python', code: 'x', detach: true } });
+  expect(ProgramSchema.parse(again.json).program_id).toBe(id);
+  expect(await state()).toBe('suspended');
 });
 
 test('with an idempotency key a program is begun once', async () => {

@@ -276,14 +276,25 @@ export class Programs {
     return true;
   }
 
-  /** The host stopped or started the program's clock: so does this object its own. */
+  /** The host stopped or started the program's clock: so does this object its own, and time that is gone never comes back. */
   #clock(frame: Frame<'waiting' | 'continued'>): boolean {
     const waits = frame.type === 'waiting';
+    const known = this.#running(frame.execution_id);
+    if (known === undefined) return false;
+    const leftMs = Math.min(frame.left_ms, this.store.leftMs(known.n) ?? known.timeoutMs);
+    const deadlineAtMs = Date.now() + leftMs + HOST_ANSWER_GRACE_MS;
     const record = this.#executions.moveClock(frame.execution_id, {
       status: waits ? 'waiting' : 'running',
-      deadlineAtMs: waits ? null : Date.now() + frame.left_ms + HOST_ANSWER_GRACE_MS,
+      // Said again while it runs, it moves nothing later.
+      deadlineAtMs: waits
+        ? null
+        : Math.min(
+            deadlineAtMs,
+            known.status === 'running' ? (known.deadlineAtMs ?? deadlineAtMs) : deadlineAtMs,
+          ),
     });
     if (record === undefined) return false;
+    this.store.setLeft(record.n, leftMs);
     if (waits) this.#row.patch({ lastActivityAtMs: Date.now() });
     this.#port.clockChanged(record);
     this.#attendance.changed(record.n);

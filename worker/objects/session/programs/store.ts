@@ -10,6 +10,8 @@ const SCHEMA = `
 CREATE TABLE IF NOT EXISTS program (
   n INTEGER PRIMARY KEY, facts TEXT NOT NULL, calls INTEGER NOT NULL, writes INTEGER NOT NULL, bytes INTEGER NOT NULL
 );
+-- The time that its host said last is left to it.
+CREATE TABLE IF NOT EXISTS program_clock (n INTEGER PRIMARY KEY, leftMs INTEGER NOT NULL);
 -- The id is the execution's number in the upper bits and the call's in the lower ones.
 CREATE TABLE IF NOT EXISTS inner_call (
   id INTEGER PRIMARY KEY, callId TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
@@ -90,6 +92,16 @@ export class ProgramStore {
       used.bytes,
       n,
     );
+  }
+
+  /** Undefined before its clock stood still for the first time. */
+  leftMs(n: number): number | undefined {
+    const [row] = this.#sql.exec('SELECT leftMs FROM program_clock WHERE n = ?', n).toArray();
+    return row === undefined ? undefined : Number(row.leftMs);
+  }
+
+  setLeft(n: number, leftMs: number): void {
+    this.#sql.exec('INSERT OR REPLACE INTO program_clock (n, leftMs) VALUES (?, ?)', n, leftMs);
   }
 
   /** Bytes that are kept of the arguments of a call that is not whole yet. */
@@ -190,6 +202,7 @@ export class ProgramStore {
   letGo(n: number): number {
     const range = rangeOf(n);
     this.#sql.exec('DELETE FROM inner_call_piece WHERE id >= ? AND id < ?', ...range);
+    this.#sql.exec('DELETE FROM program_clock WHERE n = ?', n);
     this.#sql.exec('UPDATE inner_call SET answer = NULL WHERE id >= ? AND id < ?', ...range);
     this.#sql.exec(
       'UPDATE inner_call SET arguments = NULL WHERE shown IS NULL AND id >= ? AND id < ?',
