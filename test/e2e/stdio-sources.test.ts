@@ -65,17 +65,15 @@ async function settled(name: string, status: ToolSource['status']): Promise<Tool
 
 describe('a server of the registry', { timeout: TIMEOUT_MS }, () => {
   test('says why it does not run, and gives its tools once its files are there', async () => {
-    for (const [name, [script = '', ...args]] of Object.entries(SERVERS)) {
-      const body = {
-        name,
-        kind: 'mcp_stdio',
-        command: 'node',
-        args: [`/workspace/node_modules/@modelcontextprotocol/${script}`, ...args],
-        env: { GREETING: 'grüß dich' },
-      };
+    const definitions = Object.entries(SERVERS).map(([name, [script = '', ...args]]) => ({
+      name,
+      kind: 'mcp_stdio',
+      command: 'node',
+      args: [`/workspace/node_modules/@modelcontextprotocol/${script}`, ...args],
+    }));
+    for (const body of definitions) {
       const created = await stack().api.request('POST', '/v1/tool_sources', { body });
       expect(created.status, created.text).toBe(201);
-      expect(created.text).not.toContain('dich');
     }
     const without = await settled('files', 'failed');
     expect(without.last_error?.message).toMatch(/^the process ended with exit code 1/);
@@ -89,6 +87,12 @@ describe('a server of the registry', { timeout: TIMEOUT_MS }, () => {
         body: archive,
       });
       expect(put.status, await put.text()).toBe(200);
+    }
+    for (const { name, ...definition } of definitions) {
+      const body = { ...definition, env: { GREETING: 'grüß dich' } };
+      const replaced = await stack().api.request('PUT', `/v1/tool_sources/${name}`, { body });
+      expect(replaced.status, replaced.text).toBe(200);
+      expect(replaced.text).not.toContain('dich');
     }
     const files = await settled('files', 'ready');
     expect(files).toMatchObject({ broken_count: 0, problems: [], archive_bytes: archive.length });

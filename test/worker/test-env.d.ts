@@ -2,7 +2,7 @@
 type WorkerEnv = import('../../worker/env.ts').Env;
 type ObjectBindings = Pick<
   WorkerEnv,
-  'SESSION' | 'HOST' | 'POOL' | 'TENANT' | 'MCP_CALLS' | 'SNAPSHOT_INDEX' | 'APPROVALS'
+  'SESSION' | 'HOST' | 'POOL' | 'TENANT' | 'MCP_CALLS' | 'SNAPSHOT_INDEX' | 'APPROVALS' | 'SOURCE'
 >;
 
 declare namespace Cloudflare {
@@ -13,6 +13,7 @@ declare namespace Cloudflare {
     TENANT: WorkerEnv['TENANT'] & DurableObjectNamespace;
     MCP_CALLS: WorkerEnv['MCP_CALLS'] & DurableObjectNamespace;
     SNAPSHOT_INDEX: WorkerEnv['SNAPSHOT_INDEX'] & DurableObjectNamespace;
+    SOURCE: WorkerEnv['SOURCE'] & DurableObjectNamespace;
     APPROVALS: WorkerEnv['APPROVALS'] & DurableObjectNamespace;
     TEST_ISSUER_KEYS: string;
   }

@@ -1,9 +1,8 @@
 /** The sources of a tenant's tools: register, replace, show, ask anew and remove them. */
 import * as z from 'zod';
-import { failure, success } from '../../shared/errors.ts';
+import { success } from '../../shared/errors.ts';
 import {
   CreatedSourceSchema,
-  MAX_SOURCE_ARCHIVE_BYTES,
   type RegisterSource,
   RegisterSourceSchema,
   ToolSourceListSchema,
@@ -13,13 +12,14 @@ import { requireScopes } from '../middleware/authentication.ts';
 import { checkValue, invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import type { StoredSource } from '../objects/catalogue/port.ts';
-import { ARCHIVE_OWNER_HEADER } from '../objects/source/archive.ts';
+import { ARCHIVE_OWNER_HEADER, archiveFault } from '../objects/source/archive.ts';
 import { kindScopes, sourceFault } from '../sources/registration.ts';
 import { type OpenedSource, openedSource, putSourceOf } from '../sources/shown.ts';
 import { catalogueCalls, SAFE, sourceCalls, UNSAFE } from './object-calls.ts';
 import { notFound } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute, type Exchange } from './route.ts';
+import { failureIn } from './session-stream.ts';
 
 const PATH = '/v1/tool_sources';
 const TAR_MEDIA_TYPE = 'application/x-tar';
@@ -132,12 +132,14 @@ const putArchive = defineRoute({
   answers: {
     200: { description: 'Kept', content: { 'application/json': z.object({ bytes: z.int() }) } },
   },
-  errors: ['not_found', 'payload_too_large', 'unsupported_media_type'],
+  errors: ['not_found', 'payload_too_large', 'unsupported_media_type', 'transfer_failed'],
   handle: async (exchange, { params }) => {
     const { source } = await stored(exchange, params.name);
     requireScopes(exchange.principal, ['tools:write', ...kindScopes(source)], exchange.configuration);
     if (source.kind !== 'mcp_stdio')
       throw invalid([{ path: 'name', expected: 'a source of the kind mcp_stdio' }]);
+    const refused = archiveFault(source);
+    if (refused !== undefined) return unwrap(refused);
     const owner = { tenant: exchange.principal.tenant, source: params.name };
     const headers = { [ARCHIVE_OWNER_HEADER]: JSON.stringify(owner) };
     const { body } = exchange.request;
@@ -147,10 +149,7 @@ const putArchive = defineRoute({
       );
       return response.ok
         ? success(z.object({ bytes: z.int() }).parse(await response.json()))
-        : failure(
-            'payload_too_large',
-            `an archive of at most ${MAX_SOURCE_ARCHIVE_BYTES} bytes, all of them`,
-          );
+        : failureIn(response);
     }, UNSAFE);
     return reply(200, unwrap(kept));
   },

@@ -1,5 +1,6 @@
 /** What is wrong with a source that a tenant registers, and which rights its maker needs. */
-import type { RegisterSource } from '../../shared/tool-source.ts';
+import { networkView } from '../../shared/network.ts';
+import type { RegisterSource, ToolSource } from '../../shared/tool-source.ts';
 import type { Configuration } from '../configuration.ts';
 import { addressFault, addressRules } from '../tools/http/address.ts';
 import { refusedHeader } from '../tools/http/request.ts';
@@ -32,7 +33,7 @@ export function sourceFault(
   given: RegisterSource,
   { configuration, known }: { configuration: Configuration; known: OpenedSource | undefined },
 ): ToolFault | undefined {
-  if (given.kind === 'mcp_stdio') return undefined;
+  if (given.kind === 'mcp_stdio') return keptEnvironmentFault(given, known?.source);
   const rules = addressRules(configuration);
   if (given.kind === 'manifest' && given.url === undefined && !given.webhook)
     return { path: 'url', expected: 'an address, or webhook: true' };
@@ -53,6 +54,23 @@ export function sourceFault(
   if (refused !== undefined)
     return { path: 'headers', expected: `no header ${refused}: it is the connection's` };
   return keptFault(given, known);
+}
+
+/** Nor to another program, or to one that may reach or read something else. */
+function keptEnvironmentFault(
+  given: Extract<RegisterSource, { kind: 'mcp_stdio' }>,
+  before: ToolSource | undefined,
+): ToolFault | undefined {
+  if (before?.kind !== 'mcp_stdio' || before.env_names.length === 0 || given.env !== undefined)
+    return undefined;
+  const network = given.network === null ? null : networkView(given.network);
+  const now = { ...given, network };
+  const changed = (['command', 'args', 'cwd', 'image', 'network'] as const).find(
+    (field) => JSON.stringify(now[field]) !== JSON.stringify(before[field]),
+  );
+  return changed === undefined
+    ? undefined
+    : { path: 'env', expected: `given again, or {}, where ${changed} is another one` };
 }
 
 /** Secrets are not taken along to another host. */

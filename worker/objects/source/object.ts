@@ -1,7 +1,7 @@
 /** One tool source: asks it for its tools, keeps the connection to it, and makes the calls of its tools. */
 import { DurableObject } from 'cloudflare:workers';
 
-import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import { ERRORS, failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { SourceState, ToolSource } from '../../../shared/tool-source.ts';
 import { type Configuration, configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
@@ -13,7 +13,7 @@ import { verifiedAtMs, WEBHOOK_TOLERANCE_MS } from '../../sources/webhook.ts';
 import { type EdgeOutcome, edgeFailure } from '../../tools/edge-execution.ts';
 import type { StoredSource } from '../catalogue/port.ts';
 import { logWarning, messageOf } from '../log.ts';
-import { archiveOwnerOf, archiveStream, takeArchive } from './archive.ts';
+import { archiveFault, archiveOwnerOf, archiveStream, takeArchive } from './archive.ts';
 import { type Asked, askManifest, askServer, type Found, takeManifest } from './asking.ts';
 import type { Connections } from './connections.ts';
 import { nextPollAtMs } from './polling.ts';
@@ -84,9 +84,10 @@ export class SourceObject extends DurableObject<Env> implements SourcePort {
   /** The files that are in the sandbox of its server before it starts; only this Worker can send this request. */
   override async fetch(request: Request): Promise<Response> {
     const owner = archiveOwnerOf(request);
-    const bytes = await takeArchive(this.#store, request.body);
-    if (bytes === undefined) return new Response(null, { status: 413 });
     this.#store.own(owner);
+    const taken = await takeArchive(this.#store, request.body, () => this.#mayKeepArchive());
+    if (!taken.ok) return Response.json(taken, { status: ERRORS[taken.code].status });
+    const bytes = taken.value;
     const asked = await this.#asked();
     if (asked !== undefined) {
       const { revision } = asked;
@@ -95,6 +96,13 @@ export class SourceObject extends DurableObject<Env> implements SourcePort {
     }
     await this.changed(owner);
     return Response.json({ bytes });
+  }
+
+  /** As the source is when all of the archive is there. */
+  async #mayKeepArchive(): Promise<Outcome<null>> {
+    const asked = await this.#asked();
+    if (asked === undefined) return failure('not_found', 'no such tool source');
+    return archiveFault(asked.source) ?? success(null);
   }
 
   async cancel(callId: string): Promise<void> {

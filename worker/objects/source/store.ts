@@ -103,11 +103,16 @@ export class SourceObjectStore {
     this.#sql.exec('INSERT INTO archive_part (upload, part, bytes) VALUES (?, ?, ?)', upload, part, bytes);
   }
 
-  /** In the place of the one before. */
-  keepArchive(upload: string): void {
-    this.#storage.transactionSync(() => {
+  /** In the place of the one before. False where parts are gone: another upload was kept meanwhile. */
+  keepArchive(upload: string, parts: number): boolean {
+    return this.#storage.transactionSync(() => {
+      const { count } = this.#sql
+        .exec('SELECT COUNT(*) AS count FROM archive_part WHERE upload = ?', upload)
+        .one();
+      if (count !== parts) return false;
       this.#sql.exec('DELETE FROM archive_part WHERE upload <> ?', upload);
       this.#sql.exec('UPDATE archive_part SET isWhole = 1');
+      return true;
     });
   }
 
