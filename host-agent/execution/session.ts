@@ -66,6 +66,8 @@ export class HostedSession {
   readonly #onMoved: () => void;
   #highestSeq: number;
   #isSuspending = false;
+  /** The last that was asked for: of one whose answer is on its way the edge may ask again, on a new link. */
+  #snapshotId: string | undefined;
 
   /** Without a sandbox (after a restart of the host) the session only answers what it knows. */
   constructor(
@@ -146,10 +148,12 @@ export class HostedSession {
   /** Not waited for: only an end of the session comes meanwhile, and that must pass. */
   #suspend(payload: Uint8Array): Failure | undefined {
     if (this.#sandbox === null) return failure('sandbox_failed', 'the sandbox is gone');
-    if (this.#isSuspending) return failure('suspend_failed', 'a checkpoint is being made');
     const parsed = suspendPayload(payload);
     if (parsed === undefined) return failure('invalid_request', 'not the payload of a suspend grant');
+    if (parsed.snapshot_id === this.#snapshotId) return undefined;
+    if (this.#isSuspending) return failure('suspend_failed', 'a checkpoint is being made');
     this.#isSuspending = true;
+    this.#snapshotId = parsed.snapshot_id;
     const { snapshots, host, log } = this.#dependencies;
     const parts = {
       binding: this.#binding,

@@ -187,11 +187,14 @@ export class Dispatch {
     return success(null);
   }
 
-  /** Something for the whole sandbox; `named` is told the grant before it is sent. False where there is no link. */
+  /**
+   * Something for the whole sandbox; `named` is told the grant at the moment before it is sent, and says whether it is
+   * still wanted. False where it was not sent.
+   */
   command(
     act: 'pause' | 'resume' | 'suspend',
     payload: Uint8Array,
-    named: (jti: string) => void,
+    named: (jti: string) => boolean,
   ): Promise<boolean> {
     return this.#inTurn(() => this.#send({ act, timeoutMs: COMMAND_TIMEOUT_MS }, payload, named));
   }
@@ -210,6 +213,7 @@ export class Dispatch {
     let jti: string | undefined;
     const sent = await this.#send({ act, timeoutMs, execution }, payload, (named) => {
       jti = named;
+      return true;
     });
     return sent ? jti : undefined;
   }
@@ -217,15 +221,14 @@ export class Dispatch {
   async #send(
     command: Pick<GrantRequest, 'act' | 'timeoutMs' | 'execution'>,
     payload: Uint8Array,
-    named: (jti: string) => void,
+    named: (jti: string) => boolean,
   ): Promise<boolean> {
     const { facts, epoch } = this.#row.record;
     const seq = this.#row.takeGrantSeq();
     this.#row.patch({ grantSeq: seq });
     const request = { ...command, epoch, seq, payload: { sha256: await sha256Hex(payload) } };
     const grant = await issueGrant(facts, request, this.#configuration);
-    named(grant.jti);
-    return this.#link().send(commandFrames(grant.token, payload));
+    return named(grant.jti) && this.#link().send(commandFrames(grant.token, payload));
   }
 }
 

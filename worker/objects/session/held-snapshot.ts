@@ -23,5 +23,7 @@ export const PendingSnapshotSchema = z.object({
   snapshotId: SnapshotIdSchema,
   leaveRunning: z.boolean(),
   atMs: z.number(),
+  /** Whether the host may have been told: an eviction may come before that. */
+  isSent: z.boolean().default(true),
 });
 export type PendingSnapshot = z.infer<typeof PendingSnapshotSchema>;

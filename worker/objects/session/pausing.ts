@@ -141,6 +141,7 @@ export class Pausing {
     try {
       const sent = await this.#dispatch.command(act, new Uint8Array(0), (jti) => {
         asked.jti = jti;
+        return true;
       });
       return sent ? await promise : linkDown();
     } finally {

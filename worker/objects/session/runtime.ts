@@ -271,6 +271,7 @@ export class SessionRuntime {
     if (!this.link.isUp && record.sandbox === 'ready' && record.linkDownAtMs === null) {
       this.row.patch({ linkDownAtMs: Date.now() });
     }
+    this.suspension.recover();
     this.#wakeAfterRestart();
     this.look();
     this.programs.recover();
@@ -343,6 +344,7 @@ export class SessionRuntime {
     this.deadlines.linkUp(this.executions.open, Date.now());
     this.dispatch.input.linkUp();
     this.programs.linkUp();
+    this.suspension.linkUp();
     // Of a link that was replaced nobody has said that it is down.
     this.transfers.linkDown();
     this.transfers.usable();

@@ -110,7 +110,8 @@ export class Suspension {
     const snapshotId = newId('snp');
     const { leaveRunning, kind, name } = wish;
     // Taken at once, so that of two that ask only one is first.
-    this.#parts.row.patch({ pendingSnapshot: { snapshotId, leaveRunning, atMs: Date.now() } });
+    const pendingSnapshot = { snapshotId, leaveRunning, atMs: Date.now(), isSent: false };
+    this.#parts.row.patch({ pendingSnapshot });
     const begun = await this.#begin({ snapshotId, sessionId, tenant, subject, kind, name });
     if (!begun.ok || this.#record.pendingSnapshot?.snapshotId !== snapshotId) {
       this.#over(snapshotId);
@@ -130,14 +131,60 @@ export class Suspension {
     }
   }
 
-  async #ask({
+  async #ask(wish: { snapshotId: string; leaveRunning: boolean }): Promise<Outcome<Suspended>> {
+    const { promise, resolve } = Promise.withResolvers<Outcome<Suspended>>();
+    this.#asked = { snapshotId: wish.snapshotId, jti: undefined, settle: resolve };
+    if (!(await this.#send(wish)) && this.#isOf(wish.snapshotId)) {
+      this.#failed(wish.snapshotId, failure('host_unresponsive', 'the link to the host is down'));
+    }
+    return promise;
+  }
+
+  #isOf(snapshotId: string): boolean {
+    return this.#record.pendingSnapshot?.snapshotId === snapshotId;
+  }
+
+  /** Memory is new: what the host was not told of it never makes. */
+  recover(): void {
+    const pending = this.#parts.row.maybe?.pendingSnapshot;
+    if (pending?.isSent === false) {
+      this.#failed(pending.snapshotId, failure('suspend_failed', 'the host was not asked'));
+    }
+  }
+
+  /** The word to the host may have been lost with the former link: a host makes a snapshot once, however often it is told. */
+  linkUp(): void {
+    const pending = this.#parts.row.maybe?.pendingSnapshot;
+    if (pending?.isSent !== true) return;
+    this.#asked ??= { snapshotId: pending.snapshotId, jti: undefined, settle: () => undefined };
+    void this.#send(pending);
+  }
+
+  /** Each sending has a grant of its own. */
+  async #send(wish: { snapshotId: string; leaveRunning: boolean }): Promise<boolean> {
+    try {
+      const payload = await this.#payload(wish);
+      return await this.#parts.dispatch.command('suspend', payload, (jti) => {
+        const pending = this.#record.pendingSnapshot;
+        if (pending?.snapshotId !== wish.snapshotId) return false;
+        if (this.#asked?.snapshotId === wish.snapshotId) this.#asked.jti = jti;
+        if (!pending.isSent) this.#parts.row.patch({ pendingSnapshot: { ...pending, isSent: true } });
+        return true;
+      });
+    } catch (error: unknown) {
+      logWarning('suspend_not_sent', { detail: messageOf(error) });
+      return false;
+    }
+  }
+
+  async #payload({
     snapshotId,
     leaveRunning,
   }: {
     snapshotId: string;
     leaveRunning: boolean;
-  }): Promise<Outcome<Suspended>> {
-    const { configuration, dispatch } = this.#parts;
+  }): Promise<Uint8Array> {
+    const { configuration } = this.#parts;
     const { facts, epoch } = this.#record;
     const { tenant, sessionId, hostId } = facts;
     const claims = { host: hostId, tenant, session: sessionId, snapshot: snapshotId, epoch };
@@ -147,15 +194,7 @@ export class Suspension {
       transfer_token: await signTransferToken({ ...claims, direction: 'put' }, configuration),
       leave_running: leaveRunning,
     };
-    const { promise, resolve } = Promise.withResolvers<Outcome<Suspended>>();
-    const asked: Asked = { snapshotId, jti: undefined, settle: resolve };
-    this.#asked = asked;
-    const payload = utf8(JSON.stringify(content));
-    const sent = await dispatch.command('suspend', payload, (jti) => {
-      asked.jti = jti;
-    });
-    if (!sent) this.#failed(snapshotId, failure('host_unresponsive', 'the link to the host is down'));
-    return promise;
+    return utf8(JSON.stringify(content));
   }
 
   #fault(): Failure | undefined {

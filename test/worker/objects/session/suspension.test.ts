@@ -1,4 +1,4 @@
-import { evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test';
+import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { verifyChain } from '../../../../shared/receipt-verify.ts';
@@ -260,6 +260,17 @@ describe('a suspend that fails', () => {
     await running[1]?.finish();
   });
 
+  test('because an eviction came before the host was told keeps nothing waiting', async () => {
+    const snapshotId = `snp_${'a'.repeat(22)}`;
+    const pending = { snapshotId, leaveRunning: false, atMs: Date.now(), isSent: false };
+    await runInDurableObject(objectStub(), (_object, state) => {
+      state.storage.sql.exec('UPDATE session SET pendingSnapshot = ?', JSON.stringify(pending));
+    });
+    await evictDurableObject(objectStub());
+    expect(await run('x')).toMatchObject({ status: 'succeeded', state_lost: false });
+    expect(await session.stub.suspend(caller)).toMatchObject({ ok: true });
+  });
+
   test('because the sandbox was lost says so', async () => {
     host.answersSuspends = false;
     const suspending = session.stub.suspend(caller);
@@ -310,6 +321,19 @@ describe('the word of a host that all is stored', () => {
     double.sending = true;
     await double.connect();
     expect(await suspending).toMatchObject({ value: { state: 'suspended' } });
+    expect(await run('after')).toMatchObject({ status: 'succeeded', state_lost: false });
+  });
+
+  test('comes though the first asking was lost with its link: it is asked again', async () => {
+    const double = host.session(session.id);
+    host.hearsSuspends = false;
+    const suspending = session.stub.suspend(caller);
+    await host.until(() => double.unheardSuspends === 1);
+    host.hearsSuspends = true;
+    double.drop();
+    await double.connect();
+    expect(await suspending).toMatchObject({ value: { state: 'suspended' } });
+    expect(double.suspends).toHaveLength(1);
     expect(await run('after')).toMatchObject({ status: 'succeeded', state_lost: false });
   });
 
