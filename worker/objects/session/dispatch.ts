@@ -171,7 +171,15 @@ export class Dispatch {
 
   /** Bytes for the standard input of what runs; no bytes close it. */
   stdin(record: ExecutionRecord, bytes: Uint8Array, eof: boolean): Promise<Outcome<null>> {
-    return this.#inTurn(() => this.input.write(record, bytes, eof));
+    return this.#inTurn(async () => {
+      // What came behind the checkpoint would be lost with the sandbox.
+      if (this.#row.record.pendingSnapshot !== null) {
+        return failure('session_not_running', 'a snapshot of the session is being made', {
+          retry_after_s: 1,
+        });
+      }
+      return this.input.write(record, bytes, eof);
+    });
   }
 
   /** The answer to a call of a program; undefined while the link is down. */

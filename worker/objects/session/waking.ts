@@ -157,7 +157,9 @@ export class Waking {
       for (const { execution_id, timeout_left_ms } of snapshot.isOwn ? snapshot.executions : []) {
         const record = this.#executions.open.find(({ executionId }) => executionId === execution_id);
         if (record === undefined) continue;
-        this.#executions.patch(record, { deadlineAtMs: nowMs + timeout_left_ms + HOST_ANSWER_GRACE_MS });
+        // What a host says is left is never more than there was.
+        const leftMs = Math.min(timeout_left_ms, record.timeoutMs);
+        this.#executions.patch(record, { deadlineAtMs: nowMs + leftMs + HOST_ANSWER_GRACE_MS });
       }
       const storedMs = snapshot.isOwn ? Math.max(0, nowMs - snapshot.atMs) : 0;
       this.#row.patch({

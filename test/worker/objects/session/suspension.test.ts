@@ -243,10 +243,17 @@ describe('a suspend that fails', () => {
   });
 
   test('holds calls back until the host has answered, and no longer', async () => {
+    const reads = await start('reads');
     host.answersSuspends = false;
     const suspending = session.stub.suspend(caller);
     const double = host.session(session.id);
     await host.until(() => double.suspends.length === 1);
+    const token = await tokenOf({ claims: { tenant: caller.tenant, sub: caller.subject } });
+    const path = `/v1/sessions/${session.id}/executions/${reads.id}/stdin`;
+    const input = await api('POST', path, { token, body: { data: 'x' } });
+    expect(problemIn(input).code).toBe('session_not_running');
+    await reads.finish();
+    running.length = 0;
     const waiting = session.stub.execute(call('x'));
     expect(await session.stub.accept(call('y'))).toMatchObject({ value: { status: 'queued' } });
     expect(running).toHaveLength(0);
