@@ -34,6 +34,8 @@ export function nextLook(
   }
   if (record.pendingSnapshot !== null) moments.push(record.pendingSnapshot.atMs + SUSPEND_PATIENCE_MS);
   if (record.state === 'suspended') moments.push(forgottenAt(record));
+  const wakeAtMs = wakeAt(record);
+  if (wakeAtMs !== null) moments.push(wakeAtMs > nowMs ? wakeAtMs : nowMs + OVERTIME_LOOK_MS);
   for (const { deadlineAtMs } of open) {
     if (deadlineAtMs === null || standsStill(record)) continue;
     moments.push(nowMs < deadlineAtMs ? deadlineAtMs + BACKSTOP_MS : lastMoment(deadlineAtMs));
@@ -78,6 +80,19 @@ export function waitsForTools({ status }: ExecutionRecord): boolean {
 /** When an idle session moves into a snapshot, if it was asked to. */
 export function suspendAt({ lastActivityAtMs, facts }: SessionRecord): number | null {
   return facts.suspendAfterIdleMs === null ? null : lastActivityAtMs + facts.suspendAfterIdleMs;
+}
+
+/** When a suspended session that was to come back, and did not, is woken again. */
+export function wakeAt({ state, sandbox, snapshot }: SessionRecord): number | null {
+  if (state !== 'suspended' || sandbox === 'attaching') return null;
+  return snapshot?.wake?.atMs ?? null;
+}
+
+const FIRST_WAKE_RETRY_MS = 5_000;
+const LONGEST_WAKE_RETRY_MS = 300_000;
+
+export function nextWakeDelayMs(tries: number): number {
+  return Math.min(LONGEST_WAKE_RETRY_MS, FIRST_WAKE_RETRY_MS * 2 ** Math.min(tries, 10));
 }
 
 /** When a suspended session that nobody woke ends. */

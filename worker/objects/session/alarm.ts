@@ -20,6 +20,7 @@ const STEPS: Record<string, Step> = {
   link: judgeLink,
   queue: ({ dispatch }) => void dispatch.pump(),
   snapshot: ({ suspension }, _env, nowMs) => suspension.checkOverdue(nowMs),
+  wake: ({ waking }, _env, nowMs) => waking.retry(nowMs),
   suspend: suspendIdle,
   idle: endIdle,
   forgotten: endForgotten,

@@ -149,6 +149,7 @@ function heldOf({ snapshot }: CreateInput): HeldSnapshot | null {
     storedBytes,
     atMs: Date.now(),
     isOwn: false,
+    wake: null,
   };
 }
 

@@ -16,6 +16,8 @@ export const HeldSnapshotSchema = z.object({
   atMs: z.number(),
   /** Whether it is where this session is; else it is what the session began with. */
   isOwn: z.boolean(),
+  /** Of one that was to come back: when that is tried again, and how often it was tried. */
+  wake: z.object({ atMs: z.number(), tries: z.number() }).nullable().default(null),
 });
 export type HeldSnapshot = z.infer<typeof HeldSnapshotSchema>;
 

@@ -32,6 +32,7 @@ export async function rollBack(
     storedBytes,
     atMs: Date.now(),
     isOwn: false,
+    wake: null,
   };
   if (state === 'suspended') row.patch({ snapshot });
   else row.move('suspended', { snapshot, pausedAtMs: null, linkDownAtMs: null });

@@ -5,7 +5,7 @@ import type { Env } from '../../env.ts';
 import type { Account } from './account/account.ts';
 import { accountOf } from './account/of-session.ts';
 import { Acknowledgement } from './acknowledgement.ts';
-import { nextLook, standsStill } from './agenda.ts';
+import { nextLook, standsStill, waitsForTools } from './agenda.ts';
 import type { AlarmClock } from './alarm-clock.ts';
 import { Deadlines } from './deadlines.ts';
 import { Dispatch } from './dispatch.ts';
@@ -205,6 +205,7 @@ export class SessionRuntime {
         moved: () => this.#moved(),
         pump: () => void this.dispatch.pump(),
         look: () => this.look(),
+        isToWake: () => this.waking.isLeaving,
         sandboxLost: (reason) => this.#abandon(reason),
       },
     });
@@ -219,6 +220,11 @@ export class SessionRuntime {
       port: {
         moved: () => this.#moved(),
         release: (snapshotId) => this.suspension.release(snapshotId),
+        isMissed: () =>
+          this.executions.inFlight.some(
+            (record) => !waitsForTools(record) || this.programs.store.untaken(record.n).length > 0,
+          ),
+        look: () => this.look(),
         refuse: (why) => this.#refuseWaiting(why),
       },
     });

@@ -14,7 +14,7 @@ import { snapshotKey } from '../../snapshots/snapshot-keys.ts';
 import { signTransferToken } from '../../snapshots/transfer-token.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
 import type { NewSnapshot, SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
-import { SUSPEND_PATIENCE_MS } from './agenda.ts';
+import { nextWakeDelayMs, SUSPEND_PATIENCE_MS } from './agenda.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Dispatch } from './dispatch.ts';
 import type { Executions } from './executions.ts';
@@ -35,6 +35,8 @@ export interface SuspensionPort {
   /** What waited while the host was at it may be sent. */
   pump(): void;
   look(): void;
+  /** Whether the session is to come back at once, be it after an eviction. */
+  isToWake(): boolean;
   /** The host ends the sandbox, and the session is not where it says. */
   sandboxLost(reason: string): void;
 }
@@ -279,6 +281,7 @@ export class Suspension {
           storedBytes: frame.stored_bytes,
           atMs: nowMs,
           isOwn: true,
+          wake: this.#parts.port.isToWake() ? { atMs: nowMs + nextWakeDelayMs(0), tries: 0 } : null,
         },
       });
     });

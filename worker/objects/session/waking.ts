@@ -3,6 +3,7 @@ import { type ErrorCode, type Failure, failure, type Outcome, success } from '..
 import { HOST_ANSWER_GRACE_MS } from '../../../shared/limits.ts';
 import type { Env } from '../../env.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
+import { nextWakeDelayMs, wakeAt } from './agenda.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Executions } from './executions.ts';
 import type { SessionLink } from './link.ts';
@@ -28,6 +29,10 @@ export interface WakingPort {
   moved(): void;
   /** The snapshot is needed no more. */
   release(snapshotId: string): void;
+  /** Whether something that is under way in the session waits for it to come back. */
+  isMissed(): boolean;
+  /** The moment of the next look may have changed. */
+  look(): void;
   /** The session stays where it is: what waits for it does not run. */
   refuse(why: Failure): void;
 }
@@ -75,10 +80,35 @@ export class Waking {
       })
       .then((woken) => {
         this.#waking = undefined;
-        if (!woken.ok) this.#port.refuse(woken);
+        if (!woken.ok) {
+          this.#planRetry(0);
+          this.#port.refuse(woken);
+        }
         return woken;
       });
     return this.#waking;
+  }
+
+  /** From the alarm. */
+  retry(nowMs: number): void {
+    const atMs = wakeAt(this.#row.record);
+    if (atMs !== null && nowMs >= atMs) void this.wake();
+  }
+
+  /** A call in the middle of its work, or a program that has an answer, would wait for ever where nobody else calls. */
+  #planRetry(more: number): void {
+    const { state, snapshot } = this.#row.record;
+    if (state !== 'suspended' || snapshot === null) return;
+    const tries = (snapshot.wake?.tries ?? 0) + more;
+    const atMs = Date.now() + nextWakeDelayMs(Math.max(0, tries - 1));
+    const wake = this.#port.isMissed() ? { atMs, tries } : null;
+    if (wake === null && snapshot.wake === null) return;
+    this.#row.patch({ snapshot: { ...snapshot, wake } });
+    this.#port.look();
+  }
+
+  get isLeaving(): boolean {
+    return this.#left !== undefined;
   }
 
   /** From before the session is suspended: a call that waits wakes it at once. */
@@ -92,6 +122,8 @@ export class Waking {
   }
 
   async #wake(): Promise<Outcome<null>> {
+    // Before anything is tried: an eviction may come between.
+    this.#planRetry(1);
     const except: string[] = [];
     let last: Failure | undefined;
     for (let tried = 0; tried < MAX_HOSTS_TRIED; tried += 1) {

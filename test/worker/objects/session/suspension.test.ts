@@ -143,6 +143,22 @@ describe('a suspended session', () => {
     expect(await waiting).toMatchObject({ value: { status: 'succeeded', state_lost: false } });
   });
 
+  test('is tried again where a call is in the middle of its work and no host took it', async () => {
+    const execution = await start('x');
+    const other = await connect();
+    for (const each of [host, other]) each.refuseAttach = 'host_full';
+    expect(await session.stub.migrate(caller)).toMatchObject({ ok: false });
+    expect((await view()).state).toBe('suspended');
+    await evictDurableObject(objectStub());
+    for (const each of [host, other]) each.refuseAttach = undefined;
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 6_000 });
+    await runDurableObjectAlarm(objectStub());
+    vi.useRealTimers();
+    await vi.waitFor(async () => expect((await view()).state).toBe('running'), { timeout: 10_000 });
+    await execution.finish();
+    expect(await session.stub.wait(caller, execution.id)).toMatchObject({ value: { status: 'succeeded' } });
+  });
+
   test('counts no time of a call that is in it, and says to a reader that it stands still', async () => {
     const stream = await executeStream(session, call('slow', { body: { timeout_ms: 1_000 } }));
     await vi.waitFor(() => expect(running).toHaveLength(1));
