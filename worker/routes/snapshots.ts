@@ -215,7 +215,7 @@ const deleteSnapshot = defineRoute({
   summary: 'Remove a snapshot and what is stored of it; sessions that were made of it stay',
   access: WRITE,
   answers: { 204: { description: 'The snapshot is gone' } },
-  errors: ['not_found'],
+  errors: ['not_found', 'session_not_running'],
   handle: async (exchange, { params }) => {
     const { tenant, subject } = exchange.principal;
     const snapshotId = snapshotIdOf(params.snapshot_id);

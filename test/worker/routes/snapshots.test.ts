@@ -176,6 +176,22 @@ describe('a rollback', () => {
     await as(alice(), 'DELETE', `/v1/snapshots/${id}`);
   });
 
+  test('keeps its snapshot as long as the session is in it', async () => {
+    const sessionId = await open();
+    const path = `/v1/sessions/${sessionId}`;
+    const { snapshot_id: id } = await keep(sessionId, 'held');
+    host.refuseAttach = 'host_full';
+    expect((await as(alice(), 'POST', `${path}/rollback`, { body: { snapshot_id: id } })).status).not.toBe(
+      200,
+    );
+    host.refuseAttach = undefined;
+    const refused = await as(alice(), 'DELETE', `/v1/snapshots/${id}`);
+    expect(problemIn(refused).code).toBe('session_not_running');
+    expect((await as(alice(), 'POST', `${path}/resume`)).json).toMatchObject({ state: 'running' });
+    expect((await as(alice(), 'DELETE', `/v1/snapshots/${id}`)).status).toBe(204);
+    await as(alice(), 'DELETE', path);
+  });
+
   test('is to a snapshot of this session only', async () => {
     const [one, other] = [await open(), await open()];
     const { snapshot_id: id } = await keep(one, 'mine');

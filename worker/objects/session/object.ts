@@ -277,6 +277,11 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     return this.#awake(() => this.#parts.suspension.snapshot(kind, name));
   }
 
+  async holds(snapshotId: string): Promise<boolean> {
+    const { row } = this.#parts;
+    return row.isLive && row.maybe?.snapshot?.snapshotId === snapshotId;
+  }
+
   async movedInto(snapshotId: string): Promise<SnapshotFacts | null> {
     const held = this.#parts.row.maybe?.snapshot;
     if (held?.isOwn !== true || held.snapshotId !== snapshotId || !this.#parts.row.isLive) return null;

@@ -134,6 +134,8 @@ export interface SessionPort {
   rollBack(caller: Caller, snapshotId: string): Promise<Outcome<Session>>;
   /** A snapshot of the session, which goes on. */
   snapshot(caller: Caller, wish: { kind: SnapshotKind; name: string }): Promise<Outcome<SnapshotFacts>>;
+  /** Whether the next sandbox of the session is made of this snapshot. */
+  holds(snapshotId: string): Promise<boolean>;
   /** What the session is made of where it has moved into this snapshot. */
   movedInto(snapshotId: string): Promise<SnapshotFacts | null>;
   /** From the host object: the sandbox was not made, or is gone, or the host is. */

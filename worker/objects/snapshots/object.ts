@@ -74,7 +74,13 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
   }
 
   async remove(subject: string, snapshotId: string): Promise<Outcome<null>> {
-    if (this.#store.named(subject, snapshotId) === undefined) return notFound();
+    const row = this.#store.named(subject, snapshotId);
+    if (row === undefined) return notFound();
+    if (await this.#session(row).holds(snapshotId)) {
+      const detail =
+        'its session was taken back to the snapshot and has not left it; resume or delete the session';
+      return failure('session_not_running', detail, { retry_after_s: 1 });
+    }
     this.#store.markRemoved(snapshotId);
     await this.#wakeAt(Date.now());
     return success(null);
@@ -100,15 +106,18 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
 
   /** A session that has moved into it says so: its word may not have come here. */
   async #judge(row: SnapshotRow): Promise<void> {
-    const { snapshot_id: snapshotId, session_id: sessionId, tenant, kind } = row;
+    const { snapshot_id: snapshotId, kind } = row;
     try {
-      const session = this.env.SESSION.getByName(sessionObjectName(tenant, sessionId));
-      const facts = kind === 'suspension' ? await session.movedInto(snapshotId) : null;
+      const facts = kind === 'suspension' ? await this.#session(row).movedInto(snapshotId) : null;
       if (facts === null) this.#store.markRemoved(snapshotId);
       else this.#store.complete(facts);
     } catch (error: unknown) {
       logWarning('stale_snapshot_not_judged', { snapshot_id: snapshotId, detail: messageOf(error) });
     }
+  }
+
+  #session({ tenant, session_id: sessionId }: SnapshotRow) {
+    return this.env.SESSION.getByName(sessionObjectName(tenant, sessionId));
   }
 
   async #wakeAt(atMs: number): Promise<void> {
