@@ -38,7 +38,7 @@ export function describeAttacks(subject: GetSubject, options: () => RunscSandbox
 
     it('R3: forking without end meets EAGAIN, and the sandbox lives', async () => {
       // A process costs a few MiB of the sandbox: here their number is to be the first bound.
-      await attack({ processes: 64, memory_bytes: 768 * MIB }, async (attacker) => {
+      await attack({ processes: 64, memory_bytes: 1024 * MIB }, async (attacker) => {
         const fork = [
           'import os, signal, time',
           'children = []',
