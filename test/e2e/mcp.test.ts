@@ -249,7 +249,9 @@ describe.each(CLIENTS)('%s', (_name, version, connect) => {
     const wrong = await client.call('python', { session_id: sessionId });
     expect(wrong.isError).toBe(true);
     expect(textOf(wrong)).toBe('error: invalid_request: arguments.code: expected string');
-    await expect(client.call('execute_pythn', {})).rejects.toThrow(/you may call: call_tool, create_session/);
+    await expect(client.call('execute_pythn', {})).rejects.toThrow(
+      /you may call: answer_program, call_tool, create_session/,
+    );
   });
 });
 
