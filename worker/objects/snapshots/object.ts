@@ -16,6 +16,10 @@ export const MAX_SNAPSHOTS = 500;
 const MAX_STORED_BYTES = 256 * 1024 ** 3;
 /** A host has given up long before, and its tokens are over. */
 const STALE_AFTER_MS = 3 * SUSPEND_TIMEOUT_MS;
+/** A session tells when it needs its suspension no more; where that was lost, it is asked. */
+const HELD_FOR_MS = 3_600_000;
+/** Tokens for its chunks are over by then: what came after its bytes were removed is removed with it. */
+const SWEPT_AGAIN_AFTER_MS = STALE_AFTER_MS;
 const SWEEP_AT_ONCE = 8;
 const SWEEP_RETRY_MS = 30_000;
 
@@ -43,7 +47,9 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
   }
 
   async complete(facts: SnapshotFacts): Promise<void> {
-    this.#store.complete(facts);
+    const dueAtMs = Date.now() + HELD_FOR_MS;
+    this.#store.complete(facts, dueAtMs);
+    await this.#wakeAt(dueAtMs);
   }
 
   async find(subject: string, snapshotId: string): Promise<Outcome<NamedSnapshot>> {
@@ -94,14 +100,25 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
   override async alarm(): Promise<void> {
     const nowMs = Date.now();
     await this.ctx.storage.setAlarm(nowMs + SWEEP_RETRY_MS);
-    for (const row of this.#store.stale(nowMs - STALE_AFTER_MS, SWEEP_AT_ONCE)) await this.#judge(row);
+    for (const row of this.#store.stale(nowMs - STALE_AFTER_MS, nowMs, SWEEP_AT_ONCE)) await this.#judge(row);
     for (const place of this.#store.removed(SWEEP_AT_ONCE)) {
+      if (await removeSome(this.env.SNAPSHOTS, place))
+        this.#store.markSwept(place.snapshotId, nowMs + SWEPT_AGAIN_AFTER_MS);
+    }
+    for (const place of this.#store.sweptDue(nowMs, SWEEP_AT_ONCE)) {
       if (await removeSome(this.env.SNAPSHOTS, place)) this.#store.delete(place.snapshotId);
     }
     if (this.#store.removed(1).length > 0) return this.ctx.storage.setAlarm(Date.now());
+    const nextMs = this.#nextMs();
+    if (nextMs === null) await this.ctx.storage.deleteAlarm();
+    else await this.ctx.storage.setAlarm(Math.max(nextMs, nowMs + SWEEP_RETRY_MS));
+  }
+
+  #nextMs(): number | null {
     const oldestMs = this.#store.oldestUnfinishedMs();
-    if (oldestMs === null) await this.ctx.storage.deleteAlarm();
-    else await this.ctx.storage.setAlarm(Math.max(oldestMs + STALE_AFTER_MS, nowMs + SWEEP_RETRY_MS));
+    const moments = [oldestMs === null ? null : oldestMs + STALE_AFTER_MS, this.#store.nextDueMs()];
+    const known = moments.filter((moment) => moment !== null);
+    return known.length === 0 ? null : Math.min(...known);
   }
 
   /** A session that has moved into it says so: its word may not have come here. */
@@ -110,7 +127,7 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
     try {
       const facts = kind === 'suspension' ? await this.#session(row).movedInto(snapshotId) : null;
       if (facts === null) this.#store.markRemoved(snapshotId);
-      else this.#store.complete(facts);
+      else this.#store.complete(facts, Date.now() + HELD_FOR_MS);
     } catch (error: unknown) {
       logWarning('stale_snapshot_not_judged', { snapshot_id: snapshotId, detail: messageOf(error) });
     }

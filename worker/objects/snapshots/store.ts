@@ -1,5 +1,6 @@
 /** SQL of the object that knows the snapshots of one tenant. */
 import * as z from 'zod';
+import type { SnapshotPlace } from '../../snapshots/storage.ts';
 import { json } from '../session/records.ts';
 import { type NewSnapshot, type SnapshotFacts, SnapshotFactsSchema, SnapshotKindSchema } from './port.ts';
 
@@ -11,11 +12,13 @@ CREATE TABLE IF NOT EXISTS snapshot (
   subject TEXT NOT NULL,
   kind TEXT NOT NULL,
   name TEXT NOT NULL,
-  -- 'making', 'ready' or 'removed'; the last until its bytes are gone.
+  -- 'making', 'ready', 'removed' until its bytes are gone, or 'swept' until they are looked for again.
   state TEXT NOT NULL,
   created_at INTEGER NOT NULL,
   stored_bytes INTEGER NOT NULL,
-  facts TEXT
+  facts TEXT,
+  -- When it is looked at next: is a suspension held, did bytes come late.
+  due_at INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS snapshot_by_age ON snapshot (subject, created_at, snapshot_id);
 `;
@@ -33,6 +36,9 @@ export type SnapshotRow = z.infer<typeof RowSchema>;
 
 const PlaceSchema = RowSchema.pick({ tenant: true, snapshot_id: true });
 
+const UNFINISHED = "(state = 'making' OR (state = 'ready' AND kind = 'fork'))";
+const HELD = "(state = 'ready' AND kind = 'suspension')";
+
 const COLUMNS = 'snapshot_id, session_id, tenant, kind, name, created_at, facts';
 
 export class SnapshotsStore {
@@ -41,6 +47,10 @@ export class SnapshotsStore {
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
     this.#sql.exec(SCHEMA);
+    // An object of a former version has the table without it.
+    const columns = this.#sql.exec("SELECT name FROM pragma_table_info('snapshot')").toArray();
+    if (!columns.some(({ name }) => name === 'due_at'))
+      this.#sql.exec('ALTER TABLE snapshot ADD COLUMN due_at INTEGER');
   }
 
   add({ snapshotId, sessionId, tenant, subject, kind, name }: NewSnapshot, nowMs: number): void {
@@ -57,11 +67,14 @@ export class SnapshotsStore {
     );
   }
 
-  complete(facts: SnapshotFacts): void {
+  /** `dueAtMs` is when a suspension is judged anew. */
+  complete(facts: SnapshotFacts, dueAtMs: number): void {
     this.#sql.exec(
-      "UPDATE snapshot SET state = 'ready', stored_bytes = ?, facts = ? WHERE snapshot_id = ? AND state <> 'removed'",
+      `UPDATE snapshot SET state = 'ready', stored_bytes = ?, facts = ?, due_at = ?
+       WHERE snapshot_id = ? AND state IN ('making', 'ready')`,
       facts.storedBytes,
       JSON.stringify(facts),
+      dueAtMs,
       facts.snapshotId,
     );
   }
@@ -70,7 +83,7 @@ export class SnapshotsStore {
   usage(): { count: number; storedBytes: number } {
     const row = this.#sql
       .exec(
-        "SELECT COUNT(*) AS count, COALESCE(SUM(stored_bytes), 0) AS bytes FROM snapshot WHERE state <> 'removed'",
+        "SELECT COUNT(*) AS count, COALESCE(SUM(stored_bytes), 0) AS bytes FROM snapshot WHERE state IN ('making', 'ready')",
       )
       .one();
     return { count: Number(row.count), storedBytes: Number(row.bytes) };
@@ -105,15 +118,27 @@ export class SnapshotsStore {
   }
 
   markRemoved(snapshotId: string): void {
-    this.#sql.exec("UPDATE snapshot SET state = 'removed' WHERE snapshot_id = ?", snapshotId);
+    this.#sql.exec(
+      "UPDATE snapshot SET state = 'removed' WHERE snapshot_id = ? AND state <> 'swept'",
+      snapshotId,
+    );
   }
 
   markReleased({ sessionId, snapshotId }: { sessionId: string; snapshotId: string }): void {
     this.#sql.exec(
       `UPDATE snapshot SET state = 'removed' WHERE snapshot_id = ? AND session_id = ?
-       AND (kind <> 'named' OR state = 'making')`,
+       AND ((kind <> 'named' AND state = 'ready') OR state = 'making')`,
       snapshotId,
       sessionId,
+    );
+  }
+
+  /** Its bytes are gone. */
+  markSwept(snapshotId: string, dueAtMs: number): void {
+    this.#sql.exec(
+      "UPDATE snapshot SET state = 'swept', due_at = ? WHERE snapshot_id = ?",
+      dueAtMs,
+      snapshotId,
     );
   }
 
@@ -121,21 +146,24 @@ export class SnapshotsStore {
     this.#sql.exec('DELETE FROM snapshot WHERE snapshot_id = ?', snapshotId);
   }
 
-  removed(limit: number): { tenant: string; snapshotId: string }[] {
-    return this.#sql
-      .exec("SELECT tenant, snapshot_id FROM snapshot WHERE state = 'removed' LIMIT ?", limit)
-      .toArray()
-      .map((row) => PlaceSchema.parse(row))
-      .map(({ tenant, snapshot_id: snapshotId }) => ({ tenant, snapshotId }));
+  /** Those whose bytes are to go. */
+  removed(limit: number): SnapshotPlace[] {
+    return this.#places("state = 'removed' LIMIT ?", limit);
   }
 
-  /** Begun before `beforeMs` and not completed. */
-  stale(beforeMs: number, limit: number): SnapshotRow[] {
+  /** Those whose bytes are looked for again. */
+  sweptDue(nowMs: number, limit: number): SnapshotPlace[] {
+    return this.#places("state = 'swept' AND due_at <= ? LIMIT ?", nowMs, limit);
+  }
+
+  /** Begun before `beforeMs` and not completed, and suspensions whose session is to be asked again. */
+  stale(beforeMs: number, nowMs: number, limit: number): SnapshotRow[] {
     return this.#sql
       .exec(
-        `SELECT ${COLUMNS} FROM snapshot WHERE (state = 'making' OR (state = 'ready' AND kind = 'fork'))
-         AND created_at < ? LIMIT ?`,
+        `SELECT ${COLUMNS} FROM snapshot
+         WHERE (${UNFINISHED} AND created_at < ?) OR (${HELD} AND COALESCE(due_at, 0) <= ?) LIMIT ?`,
         beforeMs,
+        nowMs,
         limit,
       )
       .toArray()
@@ -143,11 +171,25 @@ export class SnapshotsStore {
   }
 
   oldestUnfinishedMs(): number | null {
-    const row = this.#sql
-      .exec(
-        "SELECT MIN(created_at) AS at FROM snapshot WHERE state = 'making' OR (state = 'ready' AND kind = 'fork')",
-      )
-      .one();
+    return this.#least(`SELECT MIN(created_at) AS at FROM snapshot WHERE ${UNFINISHED}`);
+  }
+
+  nextDueMs(): number | null {
+    return this.#least(
+      `SELECT MIN(COALESCE(due_at, 0)) AS at FROM snapshot WHERE ${HELD} OR state = 'swept'`,
+    );
+  }
+
+  #least(query: string): number | null {
+    const row = this.#sql.exec(query).one();
     return row.at === null ? null : Number(row.at);
+  }
+
+  #places(where: string, ...values: number[]): SnapshotPlace[] {
+    return this.#sql
+      .exec(`SELECT tenant, snapshot_id FROM snapshot WHERE ${where}`, ...values)
+      .toArray()
+      .map((row) => PlaceSchema.parse(row))
+      .map(({ tenant, snapshot_id: snapshotId }) => ({ tenant, snapshotId }));
   }
 }

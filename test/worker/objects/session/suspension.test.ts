@@ -371,6 +371,32 @@ describe('the word of a host that all is stored', () => {
   });
 });
 
+describe('the index of snapshots', () => {
+  test('lets a suspension go that no session holds, though nobody said so', async () => {
+    await session.stub.suspend(caller);
+    const [id = ''] = [...new Set((await stored()).map((key) => key.split('/')[1]))];
+    // As if the word of the session had been lost.
+    await runInDurableObject(objectStub(), (_object, state) => {
+      state.storage.sql.exec("UPDATE session SET snapshot = NULL, state = 'error'");
+    });
+    await evictDurableObject(objectStub());
+    expect((await stored()).length).toBe(2);
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 3_700_000 });
+    expect(await session.stub.movedInto(id)).toBeNull();
+    expect(await stored()).toEqual([]);
+  });
+
+  test('looks again for chunks of a released one that came after its bytes were removed', async () => {
+    await session.stub.suspend(caller);
+    const keys = await stored();
+    await run('after');
+    await vi.waitFor(async () => expect(await stored()).toEqual([]));
+    await env.SNAPSHOTS.put(keys[0] ?? '', 'late');
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 1_900_000 });
+    expect(await stored()).toEqual([]);
+  });
+});
+
 describe('a session that waits for its pause to end', () => {
   test('is suspended from there, but not while calls wait for it', async () => {
     await session.stub.pause(caller);
