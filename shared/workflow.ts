@@ -1,5 +1,6 @@
 /** A workflow: a graph of tool calls over one or several sessions, and how it stands. */
 import * as z from 'zod';
+import { utf8 } from './encoding.ts';
 import { ExecutionIdSchema, SessionIdSchema, WorkflowIdSchema } from './ids.ts';
 import { ExecutionStatusSchema } from './lifecycle.ts';
 import { MAX_TIMEOUT_MS } from './limits.ts';
@@ -14,7 +15,8 @@ export const MAX_WORKFLOW_SESSIONS = 8;
 export const MAX_WORKFLOW_ATTEMPTS = 5;
 const MAX_WORKFLOW_TIMEOUT_S = 7 * 86_400;
 const DEFAULT_WORKFLOW_TIMEOUT_S = 3_600;
-const MAX_WORKFLOW_CHARACTERS = 262_144;
+/** Of its JSON: a step of the engine keeps it, written as a text once more, in at most 1 MiB. */
+export const MAX_WORKFLOW_BYTES = 262_144;
 
 const NameSchema = z.string().regex(/^[A-Za-z][A-Za-z0-9_-]{0,63}$/);
 /** RFC 6901: empty for the whole, else `/` before each step. */
@@ -122,8 +124,8 @@ export const CreateWorkflowSchema = z
       .describe('Whether a failed task keeps tasks from starting that do not depend on it.'),
     timeout_s: z.int().min(1).max(MAX_WORKFLOW_TIMEOUT_S).default(DEFAULT_WORKFLOW_TIMEOUT_S),
   })
-  .refine((workflow) => JSON.stringify(workflow).length <= MAX_WORKFLOW_CHARACTERS, {
-    message: `a workflow of at most ${MAX_WORKFLOW_CHARACTERS} characters`,
+  .refine((workflow) => utf8(JSON.stringify(workflow)).length <= MAX_WORKFLOW_BYTES, {
+    message: `a workflow of at most ${MAX_WORKFLOW_BYTES} bytes as JSON`,
   });
 export type CreateWorkflow = z.infer<typeof CreateWorkflowSchema>;
 
