@@ -75,7 +75,7 @@ function ask(
     async (stub) => {
       const headers = {
         [INTERNAL_HEADERS.caller]: asciiJson(session.caller),
-        [FILE_HEADERS.request]: JSON.stringify(request),
+        [FILE_HEADERS.request]: asciiJson(request),
       };
       const response = await stub.fetch(new Request(INTERNAL_URL, { method: 'POST', headers, body }));
       return response.status < 400 ? success(response) : refused(response);

@@ -79,7 +79,7 @@ async function open(session: OwnSession, request: TransferRequest): Promise<WebS
     const headers = {
       Upgrade: 'websocket',
       [INTERNAL_HEADERS.caller]: asciiJson(session.caller),
-      [FILE_HEADERS.request]: JSON.stringify(request),
+      [FILE_HEADERS.request]: asciiJson(request),
     };
     const response = await stub.fetch(new Request(`https://session${INTERNAL_PATHS.terminal}`, { headers }));
     if (response.webSocket !== null) return success(response.webSocket);
