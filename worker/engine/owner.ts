@@ -5,7 +5,8 @@ import type { Env } from '../env.ts';
 import type { TenantPrincipal } from '../identity/principal.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
 import type { Owner } from '../objects/owner.ts';
-import { barOf } from '../objects/tenant/bars/bars.ts';
+import { type BarredCaller, barOf } from '../objects/tenant/bars/bars.ts';
+import type { RequestLease } from '../objects/tenant/port.ts';
 import { SAFE, tenantCalls } from '../routes/object-calls.ts';
 import type { Exchange } from '../routes/route.ts';
 
@@ -37,14 +38,23 @@ export function ownersExchange(
 }
 
 /** A run counts as its owner's requests do, and ends where the owner may call no more. */
-export async function admitOwner(env: Env, owner: Owner): Promise<void> {
+export async function admitOwner(env: Env, owner: BarredCaller & { tenant: string }): Promise<void> {
+  const { granted } = await requireUnbarred(env, owner);
+  if (granted === 0) {
+    throw new Refusal({ ok: false, code: 'rate_limited', detail: 'the tenant is over its rate' });
+  }
+}
+
+/** Counts as a request, and holds whatever the rate. */
+export async function requireUnbarred(
+  env: Env,
+  owner: BarredCaller & { tenant: string },
+): Promise<RequestLease> {
   const lease = unwrap(await tenantCalls(env, owner.tenant)((stub) => stub.leaseRequests(1), SAFE));
   const { disabled, bars } = lease.standing;
   if (disabled || (bars !== null && barOf(bars, owner) !== undefined)) {
     const detail = 'the tenant is disabled, or the token revoked';
     throw new Refusal({ ok: false, code: 'unauthenticated', detail });
   }
-  if (lease.granted === 0) {
-    throw new Refusal({ ok: false, code: 'rate_limited', detail: 'the tenant is over its rate' });
-  }
+  return lease;
 }

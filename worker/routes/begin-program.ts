@@ -49,6 +49,9 @@ export async function beginProgram(
     language,
     scopes: [...principal.scopes],
     client: principal.client,
+    tokenId: principal.tokenId,
+    issuedAtMs: principal.issuedAtMs,
+    apiKeyId: principal.apiKeyId,
     tools: tools ?? null,
     limits,
   };

@@ -271,6 +271,16 @@ describe('a program', () => {
     expect([builtIn.status, problemIn(builtIn).violations?.[0]?.path]).toEqual([400, 'body.tools.0']);
   });
 
+  test('of a disabled tenant calls nothing any more', async () => {
+    await register(FETCH);
+    const fetched = vi.spyOn(globalThis, 'fetch').mockImplementation(async () => Response.json({ price: 7 }));
+    const { execution } = await begin();
+    await env.TENANT.getByName(tenant).setDisabled(true);
+    execution.call(1, 'stock-price', { symbol: 'x' });
+    expect(await execution.answer(1)).toMatchObject({ error: { code: 'unauthenticated' } });
+    expect(fetched).not.toHaveBeenCalled();
+  });
+
   test('keeps the rights of whoever began it, and needs those of its language', async () => {
     const scope = 'sessions:read sessions:write tools:python';
     const { execution } = await (async () => {
@@ -326,6 +336,30 @@ describe('budgets', () => {
     const { pending: asked } = await until(program.program_id, pending(1));
     await reply(program.program_id, [{ id: asked[0]?.id, content: 'x'.repeat(200) }]);
     expect(await execution.answer(1)).toMatchObject({ error: { code: 'budget_exceeded' } });
+  });
+
+  test('keep nothing of the arguments beyond them, nor of what is settled, and end the program', async () => {
+    const { program, execution } = await begin({ limits: { calls: 5_000, bytes: 30 } });
+    execution.call(1, 'missing', { question: 'a' });
+    expect(await execution.answer(1)).toMatchObject({ error: { code: 'tool_not_found' } });
+    // Numbers only rise, and one call at a time is there in part.
+    host
+      .session(sessionId)
+      .send(
+        { type: 'tool_call', execution_id: execution.id, call: 50, name: 'x', offset: 0, last: false },
+        new Uint8Array(9),
+      );
+    for (let call = 2; call <= 102; call += 1)
+      execution.call(call, 'people.ask', { question: 'b'.repeat(99) });
+    execution.call(2, 'people.ask', { question: 'again' });
+    await execution.interrupted;
+    expect(await execution.answer(102)).toMatchObject({ error: { code: 'budget_exceeded' } });
+    expect((await get(program.program_id)).calls).toHaveLength(102);
+    await runInDurableObject(stubOf(), (_, { storage }) => {
+      const kept = storage.sql.exec('SELECT COUNT(arguments) AS n FROM inner_call').one();
+      const pieces = storage.sql.exec('SELECT COUNT(*) AS n FROM inner_call_piece').one();
+      expect([kept.n, pieces.n]).toEqual([0, 0]);
+    });
   });
 
   test('end a program that goes on calling', async () => {

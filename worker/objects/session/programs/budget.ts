@@ -1,6 +1,16 @@
 /** What a program may use: checked before a call is made, and before its result goes in. */
 import { type CallError, MAX_CALL_RESULT_BYTES } from '../../../../shared/code-mode.ts';
-import { type CallRow, numberOf, type ProgramStore } from './store.ts';
+import type { CallRow, ProgramRow, ProgramStore } from './store.ts';
+
+/** Why nothing of the call is looked at, nor kept. */
+export function spentBefore(
+  { bytes, facts }: ProgramRow,
+  { call, bytes: argumentsBytes }: { call: number; bytes: number },
+): CallError | undefined {
+  const { limits } = facts;
+  if (call > limits.calls) return exceeded('calls', limits.calls);
+  return bytes + argumentsBytes > limits.bytes ? exceeded('bytes', limits.bytes) : undefined;
+}
 
 /** Why the call is not made; one that changes something is charged as such. */
 export function chargeCall(
@@ -12,9 +22,7 @@ export function chargeCall(
   // A call that is made again was charged before.
   if (program === undefined || row.status !== 'received') return undefined;
   const { limits } = program.facts;
-  if (numberOf(row) > limits.calls) return exceeded('calls', limits.calls);
   if (writes && program.writes >= limits.writes) return exceeded('writes', limits.writes);
-  if (program.bytes > limits.bytes) return exceeded('bytes', limits.bytes);
   if (writes) store.use(n, { calls: 0, writes: 1, bytes: 0 });
   return undefined;
 }

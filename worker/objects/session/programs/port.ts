@@ -7,6 +7,10 @@ export const ProgramFactsSchema = z.strictObject({
   language: ProgramLanguageSchema,
   scopes: z.array(z.string()),
   client: z.string(),
+  /** By which the token of whoever began it is taken back. */
+  tokenId: z.string().default(''),
+  issuedAtMs: z.number().default(0),
+  apiKeyId: z.string().nullable().default(null),
   /** Null: whatever those scopes allow. */
   tools: z.array(z.string()).nullable(),
   limits: ProgramLimitsSchema,

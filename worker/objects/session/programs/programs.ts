@@ -12,15 +12,16 @@ import { HOST_ANSWER_GRACE_MS } from '../../../../shared/limits.ts';
 import type { Configuration } from '../../../configuration.ts';
 import type { Env } from '../../../env.ts';
 import type { TenantPrincipal } from '../../../identity/principal.ts';
-import { answerOf, type InnerCallPlan, planInnerCall } from '../../../programs/inner-call.ts';
+import { answerOf, errorOf, type InnerCallPlan, planInnerCall } from '../../../programs/inner-call.ts';
 import { logWarning, messageOf } from '../../log.ts';
 import type { Executions } from '../executions.ts';
 import type { ProgramFrame } from '../intake.ts';
 import type { EventLogs } from '../logs.ts';
 import type { ExecutionRecord } from '../records.ts';
 import type { SessionRow } from '../session-row.ts';
+import { ProgramAdmission } from './admission.ts';
 import { Attendance } from './attendance.ts';
-import { chargeCall, chargeResult } from './budget.ts';
+import { chargeCall, chargeResult, spentBefore } from './budget.ts';
 import { AnswerDelivery, type SendAnswer } from './delivery.ts';
 import { type Answer, answerText, givenAnswers } from './given-answers.ts';
 import type { ProgramFacts } from './port.ts';
@@ -55,8 +56,11 @@ export class Programs {
   readonly #port: ProgramsPort;
   readonly #delivery: AnswerDelivery;
   readonly #attendance: Attendance;
+  readonly #admission: ProgramAdmission;
   /** Calls of the gateway that are under way, by row. */
   readonly #underWay = new Map<number, AbortController>();
+  /** How often each was refused a call because it had used up what it may, since this object is in memory. */
+  readonly #refusals = new Map<number, number>();
   /** Numbers of those that have not ended: of other executions nothing is asked here. */
   readonly #numbers: Set<number>;
 
@@ -79,6 +83,7 @@ export class Programs {
     this.#port = parts.port;
     this.#delivery = new AnswerDelivery(this.store, parts.send);
     this.#attendance = new Attendance(this.store);
+    this.#admission = new ProgramAdmission(parts.env);
     const open = parts.executions.open.map(({ n }) => n);
     this.#numbers = new Set(open.filter((n) => this.store.find(n) !== undefined));
   }
@@ -123,15 +128,13 @@ export class Programs {
     const program = record === undefined ? undefined : this.store.find(record.n);
     if (record === undefined || program === undefined) return false;
     const { call, name, offset, last } = frame;
-    if (this.store.call(record.n, call) !== undefined) return false;
+    // They come in their order, so only one is ever there in part. What is missing between them the host has refused.
+    if (call <= this.store.lastCall(record.n)) return false;
+    if (offset === 0) this.store.dropPieces(record.n);
     const keptBytes = offset === 0 ? 0 : this.store.pieceBytes(record.n, call);
     if (offset !== keptBytes || offset + payload.length > MAX_CALL_ARGUMENTS_BYTES) return false;
-    if (!last || offset > 0) {
-      if (offset > 0 || this.store.pieceBytes(record.n, call) === 0) {
-        this.store.insertPiece(record.n, call, { offset, bytes: payload });
-      }
-      if (!last) return true;
-    }
+    if (!last || offset > 0) this.store.insertPiece(record.n, call, { offset, bytes: payload });
+    if (!last) return true;
     const bytes = offset === 0 ? payload : this.store.takePieces(record.n, call);
     this.#received(record, program, { call, name, bytes });
     return true;
@@ -142,10 +145,12 @@ export class Programs {
     program: ProgramRow,
     { call, name, bytes }: { call: number; name: string; bytes: Uint8Array },
   ): void {
+    const spent = spentBefore(program, { call, bytes: bytes.length });
     const row = this.store.insertCall(record.n, call, {
       callId: newId('tcl'),
       name,
-      arguments: new TextDecoder().decode(bytes),
+      // A program that goes on calling when it may not leaves no more than the trace of it.
+      arguments: spent === undefined ? new TextDecoder().decode(bytes) : null,
       argumentsBytes: bytes.length,
       status: 'received',
       shown: null,
@@ -159,26 +164,48 @@ export class Programs {
       waitsUntilMs: null,
     });
     this.store.use(record.n, { calls: 1, writes: 0, bytes: bytes.length });
-    void this.#perform(record, program, row);
+    if (spent === undefined) void this.#perform(record, program, row);
+    else this.#beyondBudget(record, row, spent);
     if (program.calls >= program.facts.limits.calls + MAX_CALLS_BEYOND_BUDGET) this.#port.stop(record);
+  }
+
+  #beyondBudget(record: ExecutionRecord, row: CallRow, error: CallError): void {
+    this.#answer(record, row, { status: 'refused', error });
+    const refusals = (this.#refusals.get(record.n) ?? 0) + 1;
+    this.#refusals.set(record.n, refusals);
+    if (refusals > MAX_CALLS_BEYOND_BUDGET) this.#port.stop(record);
   }
 
   async #perform(record: ExecutionRecord, program: ProgramRow, row: CallRow): Promise<void> {
     try {
       const plan = await this.#plan(program, row);
+      const admitted =
+        plan.by === 'gateway' ? await this.#admission.admit(record.n, this.#owner(program)) : success(null);
       // Meanwhile the program may have ended.
       if (isTerminal(record.status)) return;
-      const error =
-        plan.by === 'nobody' ? plan.error : chargeCall(this.store, record.n, { row, writes: plan.writes });
-      if (error !== undefined) this.#answer(record, row, { status: 'refused', error });
+      if (plan.by === 'nobody') {
+        this.#answer(record, row, { status: 'refused', error: plan.error });
+        return;
+      }
+      if (!admitted.ok) {
+        this.#answer(record, row, { status: 'refused', error: errorOf(admitted) });
+        return;
+      }
+      const spent = chargeCall(this.store, record.n, { row, writes: plan.writes });
+      if (spent !== undefined) this.#beyondBudget(record, row, spent);
       else if (plan.by === 'caller') this.#ask(record, program, row, plan);
-      else if (plan.by === 'gateway') await this.#call(record, row, plan);
+      else await this.#call(record, row, plan);
     } catch (problem: unknown) {
       logWarning('inner_call_failed', { detail: messageOf(problem) });
       if (isTerminal(record.status)) return;
       const error = { code: 'internal', message: 'the gateway failed to make the call' };
       this.#answer(record, row, { status: row.status === 'running' ? 'unknown' : 'refused', error });
     }
+  }
+
+  #owner({ facts: { tokenId, issuedAtMs, apiKeyId } }: ProgramRow) {
+    const { tenant, subject } = this.#row.record.facts;
+    return { tenant, subject, tokenId, issuedAtMs, apiKeyId };
   }
 
   #plan({ facts }: ProgramRow, row: CallRow): Promise<InnerCallPlan> {
@@ -189,10 +216,10 @@ export class Programs {
       subject,
       client: facts.client,
       scopes: new Set(facts.scopes),
-      tokenId: '',
+      tokenId: facts.tokenId,
       boundTo: null,
-      issuedAtMs: row.createdAtMs,
-      apiKeyId: null,
+      issuedAtMs: facts.issuedAtMs,
+      apiKeyId: facts.apiKeyId,
       expiresAtMs: Number.POSITIVE_INFINITY,
     };
     const context = {
@@ -255,6 +282,8 @@ export class Programs {
     const given = fault === undefined ? answer : { error: fault };
     this.store.patchCall(row, {
       status: fault === undefined ? status : 'failed',
+      // The stream tells those again that the caller executes.
+      arguments: row.shown === null ? null : row.arguments,
       // Nobody takes it any more where the program has ended.
       answer: isTerminal(record.status) ? null : answerText(row, given),
       error: 'error' in given ? given.error : null,
@@ -314,6 +343,8 @@ export class Programs {
   /** Calls that nobody executes any more are void; what was kept for the program's sake goes. */
   ended(record: ExecutionRecord): void {
     if (!this.#numbers.delete(record.n)) return;
+    this.#refusals.delete(record.n);
+    this.#admission.ended(record.n);
     const open = this.store.callsIn(record.n, ['received', 'pending']);
     for (const row of open) {
       this.store.patchCall(row, { status: 'void', finishedAtMs: Date.now(), waitsUntilMs: null });

@@ -123,6 +123,11 @@ export class ProgramStore {
     );
   }
 
+  /** All calls that are not whole yet. */
+  dropPieces(n: number): void {
+    this.#sql.exec('DELETE FROM inner_call_piece WHERE id >= ? AND id < ?', ...rangeOf(n));
+  }
+
   takePieces(n: number, call: number): Uint8Array {
     const id = idOf(n, call);
     const rows = this.#sql.exec('SELECT bytes FROM inner_call_piece WHERE id = ? ORDER BY offset', id);
@@ -153,6 +158,15 @@ export class ProgramStore {
 
   call(n: number, call: number): CallRow | undefined {
     return this.#calls('WHERE id = ?', idOf(n, call))[0];
+  }
+
+  /** Number of the last one, 0 before the first. */
+  lastCall(n: number): number {
+    const [from, to] = rangeOf(n);
+    const row = this.#sql
+      .exec('SELECT MAX(id) AS id FROM inner_call WHERE id >= ? AND id < ?', from, to)
+      .one();
+    return row.id === null ? 0 : Number(row.id) - from;
   }
 
   callById(n: number, callId: string): CallRow | undefined {
@@ -201,7 +215,7 @@ export class ProgramStore {
   /** The program has ended: what was kept for its sake goes. Gives how much of its calls stays. */
   letGo(n: number): number {
     const range = rangeOf(n);
-    this.#sql.exec('DELETE FROM inner_call_piece WHERE id >= ? AND id < ?', ...range);
+    this.dropPieces(n);
     this.#sql.exec('DELETE FROM program_clock WHERE n = ?', n);
     this.#sql.exec('UPDATE inner_call SET answer = NULL WHERE id >= ? AND id < ?', ...range);
     this.#sql.exec(
