@@ -7,6 +7,9 @@ export const APPROVAL_LIFETIME_MS = 24 * 3_600_000;
 /** How long a decided one can still be seen. */
 export const APPROVAL_MEMORY_MS = 7 * 24 * 3_600_000;
 export const MAX_WAITING_APPROVALS = 500;
+export const MAX_WAITING_APPROVALS_OF_A_SUBJECT = 50;
+/** Somebody has to read them. */
+export const MAX_APPROVAL_ARGUMENTS_BYTES = 64 * 1024;
 
 export const ApprovalStatusSchema = z.enum(['waiting', 'approved', 'denied', 'expired', 'cancelled']);
 export type ApprovalStatus = z.infer<typeof ApprovalStatusSchema>;

@@ -2,6 +2,7 @@
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import { ExecuteSchema } from '../../shared/execution.ts';
 import type { Configuration } from '../configuration.ts';
+import { requireUnbarred } from '../engine/owner.ts';
 import type { Env } from '../env.ts';
 import type { TenantPrincipal } from '../identity/principal.ts';
 import { Refusal } from '../middleware/refusal.ts';
@@ -18,6 +19,8 @@ export async function makeApproved(
   { env, configuration }: { env: Env; configuration: Configuration },
 ): Promise<Outcome<null>> {
   const { caller, sessionId } = call;
+  const admitted = await admittedStill(env, call);
+  if (!admitted.ok) return admitted;
   const context = { env, configuration, principal: principalOf(call), receivedMs: Date.now() };
   const resolved = await resolvedAgain(context, call);
   if (!resolved.ok) return resolved;
@@ -39,6 +42,20 @@ export async function makeApproved(
   return success(null);
 }
 
+/** Whoever was barred meanwhile calls no more, whatever was approved. */
+async function admittedStill(
+  env: Env,
+  { caller, tokenId, issuedAtMs, apiKeyId }: WaitingCall,
+): Promise<Outcome<null>> {
+  try {
+    await requireUnbarred(env, { ...caller, tokenId, issuedAtMs, apiKeyId });
+    return success(null);
+  } catch (error: unknown) {
+    if (error instanceof Refusal) return error.failure;
+    throw error;
+  }
+}
+
 async function resolvedAgain(
   context: Parameters<typeof resolveCall>[0],
   { tool, timeoutMs, ...call }: WaitingCall,
@@ -55,16 +72,16 @@ async function resolvedAgain(
   }
 }
 
-function principalOf({ caller, scopes }: WaitingCall): TenantPrincipal {
+function principalOf({ caller, scopes, tokenId, issuedAtMs, apiKeyId }: WaitingCall): TenantPrincipal {
   return {
     kind: 'tenant',
     tenant: caller.tenant,
     subject: caller.subject,
     client: 'approval',
     scopes: new Set(scopes),
-    tokenId: '',
-    issuedAtMs: 0,
+    tokenId,
+    issuedAtMs,
     expiresAtMs: Number.MAX_SAFE_INTEGER,
-    apiKeyId: null,
+    apiKeyId,
   };
 }

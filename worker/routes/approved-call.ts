@@ -19,9 +19,13 @@ export async function askApproval(
   const described = await session.call((stub) => stub.describe(session.caller), SAFE);
   if (!described.ok) return described;
   const { call, idempotency, claims } = about;
+  const { scopes, tokenId, issuedAtMs, apiKeyId } = exchange.principal;
   const waiting = {
     caller: session.caller,
-    scopes: [...exchange.principal.scopes],
+    scopes: [...scopes],
+    tokenId,
+    issuedAtMs,
+    apiKeyId,
     sessionId: session.sessionId,
     tool: call.identity,
     arguments: call.arguments,

@@ -205,6 +205,35 @@ describe('a call of a tool that needs an approval', () => {
     await put(ADD);
   });
 
+  test('is not made once its caller is barred', async () => {
+    const waiting = await ask('add', { a: 1, b: 2 });
+    await runInDurableObject(env.APPROVALS.get(env.APPROVALS.idFromName('acme')), (_, { storage }) => {
+      storage.sql.exec(
+        "UPDATE approval SET call = json_set(call, '$.tokenId', 'gone') WHERE executionId = ?",
+        waiting.execution_id,
+      );
+    });
+    await env.TENANT.getByName('acme').revokeToken('gone');
+    await decide(waiting.execution_id, { decision: 'approve' });
+    expect(await ended(waiting.execution_id)).toMatchObject({
+      status: 'refused',
+      reason: 'not_made',
+      error: { message: expect.stringContaining('revoked') },
+    });
+  });
+
+  test('is not taken with more than somebody can read, nor more of them than fifty', async () => {
+    const large = { tool_name: 'add', arguments: { a: 'x'.repeat(65_536) } };
+    const path = `/v1/sessions/${sessionId}/execute`;
+    const options = { token: await tokenFor('alice'), body: large };
+    expect(problemIn(await api('POST', path, options)).code).toBe('payload_too_large');
+    const waiting: Execution[] = [];
+    for (let count = 0; count < 50; count += 1) waiting.push(await ask('add', { a: count }));
+    const more = { ...options, body: { tool_name: 'add', arguments: { a: 50 } } };
+    expect(problemIn(await api('POST', path, more)).code).toBe('quota_exceeded');
+    for (const { execution_id: id } of waiting) await decide(id, { decision: 'deny' });
+  });
+
   test('is checked before it is taken, and taken once with its key', async () => {
     const options = { token: await tokenFor('alice'), body: { tool_name: 'add', arguments: { a: 1, b: 2 } } };
     const once = await api('POST', '/v1/execute', options);

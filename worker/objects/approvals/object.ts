@@ -6,9 +6,12 @@ import {
   type ApprovalRequest,
   type ApprovalStatus,
   type Decision,
+  MAX_APPROVAL_ARGUMENTS_BYTES,
   MAX_WAITING_APPROVALS,
+  MAX_WAITING_APPROVALS_OF_A_SUBJECT,
 } from '../../../shared/approval.ts';
 import { sha256Hex } from '../../../shared/digest.ts';
+import { utf8 } from '../../../shared/encoding.ts';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { Execution } from '../../../shared/execution.ts';
 import { newId } from '../../../shared/ids.ts';
@@ -30,6 +33,10 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
   }
 
   async ask({ call, idempotency, claims }: AskInput): Promise<Outcome<Execution>> {
+    if (utf8(JSON.stringify(call.arguments)).length > MAX_APPROVAL_ARGUMENTS_BYTES) {
+      const detail = `arguments that somebody is to approve have at most ${MAX_APPROVAL_ARGUMENTS_BYTES} bytes as JSON`;
+      return failure('payload_too_large', detail);
+    }
     const fingerprint = await fingerprintOf(call);
     const nowMs = Date.now();
     this.#store.expire(nowMs);
@@ -43,6 +50,11 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
     if (same !== undefined) return success(viewOf(same, nowMs));
     if (this.#store.waitingCount() >= MAX_WAITING_APPROVALS)
       return failure('quota_exceeded', `${MAX_WAITING_APPROVALS} calls of the tenant wait for an approval`);
+    const { subject } = call.caller;
+    if (this.#store.waitingCountOf(subject) >= MAX_WAITING_APPROVALS_OF_A_SUBJECT) {
+      const detail = `${MAX_WAITING_APPROVALS_OF_A_SUBJECT} calls of yours wait for an approval`;
+      return failure('quota_exceeded', detail);
+    }
     const executionId = newId('exe');
     this.#store.insert({
       executionId,

@@ -9,6 +9,10 @@ import type { Caller } from '../caller.ts';
 export interface WaitingCall {
   caller: Caller;
   scopes: string[];
+  /** By which the token that it was asked for with is taken back. */
+  tokenId: string;
+  issuedAtMs: number;
+  apiKeyId: string | null;
   sessionId: string;
   tool: { name: string; version: string; digest: string };
   arguments: Record<string, unknown>;

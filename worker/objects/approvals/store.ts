@@ -3,6 +3,8 @@ import * as z from 'zod';
 import { ApprovalStatusSchema } from '../../../shared/approval.ts';
 import type { WaitingCall } from './port.ts';
 
+const MAX_LISTED_CHARACTERS = 2 * 1024 * 1024;
+
 const SCHEMA = `
 CREATE TABLE IF NOT EXISTS approval (
   executionId TEXT PRIMARY KEY,
@@ -27,6 +29,9 @@ CREATE UNIQUE INDEX IF NOT EXISTS approval_by_key ON approval (idempotencyKey);
 const CallSchema: z.ZodType<WaitingCall> = z.object({
   caller: z.object({ tenant: z.string(), subject: z.string() }),
   scopes: z.array(z.string()),
+  tokenId: z.string().default(''),
+  issuedAtMs: z.number().default(0),
+  apiKeyId: z.string().nullable().default(null),
   sessionId: z.string(),
   tool: z.object({ name: z.string(), version: z.string(), digest: z.string() }),
   arguments: z.record(z.string(), z.unknown()),
@@ -121,16 +126,31 @@ export class ApprovalStore {
     return Number(row?.waiting ?? 0);
   }
 
+  waitingCountOf(subject: string): number {
+    const found = this.#sql.exec(
+      `SELECT count(*) AS waiting FROM approval
+       WHERE status = 'waiting' AND json_extract(call, '$.caller.subject') = ?`,
+      subject,
+    );
+    return Number(found.one().waiting);
+  }
+
+  /** As far as an answer may be large; one at least. */
   list(status: ApprovalRow['status'] | null, limit: number): ApprovalRow[] {
-    return this.#sql
-      .exec(
-        'SELECT * FROM approval WHERE ? IS NULL OR status = ? ORDER BY requestedAtMs DESC LIMIT ?',
-        status,
-        status,
-        limit,
-      )
-      .toArray()
-      .map((row) => RowSchema.parse(row));
+    const found = this.#sql.exec(
+      'SELECT * FROM approval WHERE ? IS NULL OR status = ? ORDER BY requestedAtMs DESC LIMIT ?',
+      status,
+      status,
+      limit,
+    );
+    const rows: ApprovalRow[] = [];
+    let characters = 0;
+    for (const row of found) {
+      characters += typeof row.call === 'string' ? row.call.length : 0;
+      if (rows.length > 0 && characters > MAX_LISTED_CHARACTERS) break;
+      rows.push(RowSchema.parse(row));
+    }
+    return rows;
   }
 
   /** Of those that wait the first to expire. */
