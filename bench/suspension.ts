@@ -155,6 +155,7 @@ async function openHost(installation: Installation, code: string): Promise<Bench
       const from = { imageDir, state, generation: 1, sinkOf: () => async () => undefined };
       const restored = await sandboxes.restore(config(), from);
       if (!restored.ok) throw new Error(restored.detail);
+      restored.value.goOn();
       sandbox = restored.value.sandbox;
       await rm(imageDir, { recursive: true });
     },

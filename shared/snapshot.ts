@@ -114,7 +114,7 @@ export const RestorePayloadSchema = z.strictObject({
   transfer_token: TransferTokenSchema,
   /** What the guest finds as its generation from its first instruction on. */
   generation: z.int().min(1),
-  /** What ran at the checkpoint goes on under its id, or is stopped before anything else runs: a fork has no such call. */
+  /** What ran at the checkpoint goes on under its id, or has ended before `ready`: a fork has no such call. */
   executions: z.enum(['continue', 'stop']),
 });
 export type RestorePayload = z.infer<typeof RestorePayloadSchema>;

@@ -25,8 +25,10 @@ export interface AttachmentDependencies extends SessionDependencies {
 
 export interface RestoredSession {
   snapshotId: string;
-  /** Goes on with what ran, once the session has its link. */
-  goOn: (session: HostedSession, uplink: Uplink) => void;
+  /** Takes over what ran, once the session has its link. */
+  adopt: (session: HostedSession, uplink: Uplink) => void;
+  /** Until then the sandbox stands still. */
+  goOn: () => void;
 }
 
 export class Attachment implements HeldSession {
@@ -41,6 +43,8 @@ export class Attachment implements HeldSession {
   #isCut = false;
   #isEndedByLease = false;
   #goOn: (() => void) | undefined;
+  /** Resolves when the edge has taken in that this sandbox is the one of the session. */
+  readonly #accepted: Promise<void>;
   /** Resolves when the host has its lease. */
   #leased: Promise<void> = Promise.resolve();
   #resolveCut: (end: SessionEnd) => void = () => {};
@@ -61,6 +65,7 @@ export class Attachment implements HeldSession {
       epoch: binding.epoch,
       ...links.session(binding),
       onCommand: async (command) => {
+        await this.#accepted;
         await this.#leased;
         await this.#session.handleCommand(command);
       },
@@ -77,7 +82,7 @@ export class Attachment implements HeldSession {
       onMoved: () => this.#cut('told'),
     });
     this.gone = this.#live();
-    this.#link.send({
+    const readySeq = this.#link.send({
       type: 'ready',
       sandbox_id: sandbox.id,
       image: binding.image,
@@ -85,8 +90,16 @@ export class Attachment implements HeldSession {
       runsc_platform: dependencies.host.runscPlatform.slice(0, 64),
       ...(restored === undefined ? {} : { snapshot_id: restored.snapshotId }),
     });
-    restored?.goOn(this.#session, this.#link);
+    restored?.adopt(this.#session, this.#link);
+    this.#accepted = this.#goOnOnceAccepted(readySeq, restored);
     this.#link.connect();
+  }
+
+  /** An edge that has given this sandbox up may have another one made of the same snapshot: both must never run. */
+  async #goOnOnceAccepted(readySeq: number, restored: RestoredSession | undefined): Promise<void> {
+    if (restored === undefined) return;
+    await this.#link.whenAcknowledged(readySeq);
+    if (!this.#isCut) restored.goOn();
   }
 
   get epoch(): number {

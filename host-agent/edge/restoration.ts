@@ -1,4 +1,4 @@
-/** Makes a sandbox of a snapshot, and goes on with the call that ran in it, or stops it. */
+/** Makes a sandbox of a snapshot, and goes on with the call that ran in it once the edge agrees, or stops it before. */
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import type { StreamName } from '../../shared/execution.ts';
 import type { GrantClaims } from '../../shared/grant.ts';
@@ -40,7 +40,7 @@ export async function restoreSession(
   const folder = await snapshots.folder();
   try {
     const signal = AbortSignal.timeout(RESTORE_TIMEOUT_MS);
-    const fetched = await snapshots.fetch(folder, snapshot, claims.image, signal);
+    const fetched = await snapshots.fetch(folder, snapshot, claims, signal);
     if (!fetched.ok) return fetched;
     const { state } = fetched.value;
     const runs = runsToGoOn(state, grant).map((run) => new RestoredRun(run, claims, state));
@@ -58,19 +58,18 @@ export async function restoreSession(
       generation: snapshot.generation,
       sinkOf: (tool) => runOf(tool)?.output.sink ?? NOWHERE,
       programOf: (tool) => runOf(tool)?.calls ?? undefined,
+      endsCall: (tool) => runOf(tool) === undefined,
     });
     if (!restored.ok) return restored;
-    const { sandbox, calls } = restored.value;
-    const stopped = calls.filter(({ tool }) => runOf(tool) === undefined);
-    for (const { execution } of stopped) execution.interrupt();
-    await Promise.all(stopped.map(({ execution }) => execution.finished));
+    const { sandbox, calls, goOn } = restored.value;
     return success({
       sandbox,
       session: {
         snapshotId: snapshot.snapshot_id,
-        goOn: (session, uplink) => {
-          for (const { tool, execution } of calls) runOf(tool)?.goOn(execution, session, uplink);
+        adopt: (session, uplink) => {
+          for (const { tool, execution } of calls) runOf(tool)?.adopt(execution, session, uplink);
         },
+        goOn,
       },
     });
   } catch (error: unknown) {
@@ -99,7 +98,7 @@ class RestoredRun {
     this.#digests = await loadDigests(this.#run.output);
   }
 
-  goOn(running: RunningExecution, session: HostedSession, uplink: Uplink): void {
+  adopt(running: RunningExecution, session: HostedSession, uplink: Uplink): void {
     const { execution_id: executionId } = this.started;
     const recorder = new OutputRecorder({ executionId, relay: this.#run.relay, uplink });
     if (this.#digests !== undefined) recorder.goOnFrom(this.#run.output, this.#digests);

@@ -22,6 +22,8 @@ export interface EgressGateOptions {
   readonly settings: EgressSettings;
   readonly budget: HostBudget;
   readonly log: Log;
+  /** Until it settles whoever is let through waits here. */
+  readonly shutUntil?: Promise<void> | undefined;
 }
 
 export type Opened =
@@ -37,10 +39,19 @@ export class EgressGate {
   /** Decisions under way and connections that live. */
   #opening = 0;
   #unlogged = 0;
+  #shut: Promise<void> | undefined;
 
   constructor(options: EgressGateOptions) {
     this.#options = options;
     this.#meter = new Meter(options.settings.maxBytes);
+    const { shutUntil } = options;
+    if (shutUntil === undefined) return;
+    const stopped = new Promise((resolve) => {
+      this.#stopping.signal.addEventListener('abort', resolve, { once: true });
+    });
+    this.#shut = Promise.race([shutUntil, stopped]).then(() => {
+      this.#shut = undefined;
+    });
   }
 
   /** A connection to the target, or why there is none. */
@@ -82,6 +93,8 @@ export class EgressGate {
     const { policy, settings } = this.#options;
     const decision = decide(policy, target);
     if (!decision.allowed) return this.#denied(denial(decision.reason, target), target);
+    await this.#shut;
+    if (this.#stopping.signal.aborted) return this.#denied(denial('connect_timeout', target), target);
     const resolved = await resolveTarget(target, {
       hosts: settings.hosts,
       lookup: settings.lookup ?? dnsLookup,

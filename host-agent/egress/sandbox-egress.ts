@@ -41,6 +41,8 @@ export interface EgressOptions {
   /** The port's program as the guest sees it, where that is not the usual place. */
   readonly program?: string;
   readonly port?: number;
+  /** Until it settles nothing is resolved or dialled: connections wait. */
+  readonly shutUntil?: Promise<void> | undefined;
 }
 
 export interface SandboxEgress {
@@ -52,9 +54,10 @@ export interface SandboxEgress {
 
 /** Undefined when the port could not be opened in the guest. */
 export async function openEgress(options: EgressOptions): Promise<SandboxEgress | undefined> {
-  const { link, network, settings, budget, log } = options;
+  const { link, network, settings, budget, log, shutUntil } = options;
   const policy = compilePolicy(network.rules);
-  const gate = new EgressGate({ sessionId: network.sessionId, policy, settings, budget, log });
+  const { sessionId } = network;
+  const gate = new EgressGate({ sessionId, policy, settings, budget, log, shutUntil });
   const proxy = new EgressProxy({ gate, policy, certificateAuthorities: settings.certificateAuthorities });
   const port = await GuestPort.open({
     link,
@@ -62,7 +65,10 @@ export async function openEgress(options: EgressOptions): Promise<SandboxEgress 
     program: options.program,
     onConnection: (connection) => proxy.accept(connection),
   });
-  if (port === undefined) return undefined;
+  if (port === undefined) {
+    gate.stop();
+    return undefined;
+  }
   return {
     get connections() {
       return port.connections;

@@ -53,6 +53,8 @@ export type CarriedRun = z.infer<typeof CarriedRunSchema>;
 
 /** The file beside what gVisor wrote. */
 export const HOST_STATE_FILE = 'host.json';
+/** Room for the logs of as many programs as there can be, with the streams of what runs. */
+export const MAX_HOST_STATE_BYTES = 72 * 1024 * 1024;
 
 export const HostStateSchema = z.strictObject({
   v: z.literal(1),

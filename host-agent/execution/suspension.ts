@@ -8,7 +8,7 @@ import type { ToolName } from '../../shared/tool.ts';
 import type { Log } from '../logging/log.ts';
 import type { Checkpoint, Sandbox } from '../sandbox/port.ts';
 import type { Snapshots, Stored } from '../snapshots/snapshots.ts';
-import { type CarriedRun, HOST_STATE_FILE, type HostState } from './carried.ts';
+import { type CarriedRun, HOST_STATE_FILE, type HostState, MAX_HOST_STATE_BYTES } from './carried.ts';
 import type { SessionBinding } from './grant-check.ts';
 import type { ExecutionLanes } from './lanes.ts';
 import type { Uplink } from './uplink.ts';
@@ -121,7 +121,11 @@ async function carryRuns(
     executions.push(carriedExecution(run, call.timeout_left_ms));
   }
   const hostState: HostState = { v: 1, host_id: hostId, sandbox: state, runs };
-  await writeFile(join(folder, HOST_STATE_FILE), JSON.stringify(hostState), { mode: 0o600 });
+  const written = Buffer.from(JSON.stringify(hostState));
+  // No host would take it back.
+  if (written.length > MAX_HOST_STATE_BYTES)
+    return failure('suspend_failed', 'the state of the host is too long');
+  await writeFile(join(folder, HOST_STATE_FILE), written, { mode: 0o600 });
   return success(executions);
 }
 

@@ -119,6 +119,11 @@ export class Execution implements RunningExecution {
     this.#stop('interrupt');
   }
 
+  /** As at its deadline, where a command gets no time. */
+  kill(): void {
+    this.#stop('timeout');
+  }
+
   get pausedMs(): number {
     return this.#clock.pausedMs;
   }

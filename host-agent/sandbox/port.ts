@@ -53,12 +53,16 @@ export interface RestoreRequest {
   sinkOf: (tool: ToolName) => OutputSink;
   /** Of a program: what becomes of its calls. */
   programOf?: ((tool: ToolName) => ProgramListener | undefined) | undefined;
+  /** Whether a call that ran at the checkpoint has no place here: it has ended when the sandbox is there. */
+  endsCall?: (tool: ToolName) => boolean;
 }
 
 export interface RestoredSandbox {
   sandbox: Sandbox;
-  /** The calls that ran at the checkpoint; of each tool one at most. */
+  /** The calls that ran at the checkpoint and go on; of each tool one at most. */
   calls: RestoredCall[];
+  /** Until this is called the sandbox stands still, and its way out is shut. */
+  goOn: () => void;
 }
 
 export interface RestoredCall {

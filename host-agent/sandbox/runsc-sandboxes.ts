@@ -209,7 +209,7 @@ export class RunscSandboxes implements Sandboxes {
     return ready;
   }
 
-  /** Until its way out is open again there is none. */
+  /** Its way out is there and shut until it goes on: what was made for nothing has reached nobody. */
   async #restore(
     config: SandboxConfig,
     { rootfsPath, environment: own }: Image,
@@ -220,20 +220,29 @@ export class RunscSandboxes implements Sandboxes {
     const restored = await this.#launcher.restore({ sandboxId, rootfsPath, limits, environment }, from);
     if (!restored.ok) return failure('restore_failed', restored.detail);
     const { sandbox } = restored.value;
-    const { state, sinkOf, programOf } = from;
+    const { state, sinkOf, programOf, endsCall } = from;
+    const agreed = Promise.withResolvers<void>();
     const goes = await goOnFrom(restored.value, state, {
       sinkOf,
       programOf,
+      endsCall,
+      makeReady: async () => !this.#stopped && (await this.#openEgress(config, sandbox, agreed.promise)),
       timeoutMs: RESTORE_TIMEOUT_MS,
     });
     if (!goes.ok) {
       this.#launcher.notStarted(sandboxId, goes.detail);
       return failure('restore_failed', 'the sandbox did not go on');
     }
-    const ready = await this.#readyForSession(config, sandbox);
-    if (!ready.ok) return failure('restore_failed', ready.detail);
-    void sandbox.warm();
-    return success({ sandbox, calls: goes.value });
+    const { calls, goOn } = goes.value;
+    return success({
+      sandbox,
+      calls,
+      goOn: () => {
+        agreed.resolve();
+        goOn();
+        void sandbox.warm();
+      },
+    });
   }
 
   /** Its identity is its own already: it was booted for one session and nothing ever ran in it. */
@@ -299,11 +308,16 @@ export class RunscSandboxes implements Sandboxes {
   }
 
   /** Before anything of the session runs, so that nothing of it can have the port first. */
-  async #openEgress({ network }: SandboxConfig, sandbox: RunscSandbox): Promise<boolean> {
+  async #openEgress(
+    { network }: SandboxConfig,
+    sandbox: RunscSandbox,
+    shutUntil?: Promise<void>,
+  ): Promise<boolean> {
     if (network === undefined || network === null) return true;
     const { link } = sandbox;
     const [settings, budget] = [this.#egress, this.#egressBudget];
-    const egress = await openEgress({ link, network, settings, budget, log: this.#options.log });
+    const { log } = this.#options;
+    const egress = await openEgress({ link, network, settings, budget, log, shutUntil });
     if (egress === undefined) return false;
     sandbox.connected(egress);
     void sandbox.lost.then(() => egress.stop());

@@ -16,7 +16,7 @@ const SUPERVISOR = `${GUEST_MOUNT}/supervisor`;
 
 /** Users of sandboxes are at or above this, where no account of the machine lies. */
 export const FIRST_SANDBOX_USER = 100_000;
-export const LAST_SANDBOX_USER = 1_000_000_000;
+export const LAST_SANDBOX_USER = 165_535;
 
 const MIB = 1024 * 1024;
 /**

@@ -1,7 +1,7 @@
 /** Hands out the user of each living sandbox: no two share one, so a limit per user is a limit per sandbox. */
-import { FIRST_SANDBOX_USER } from './spec.ts';
+import { FIRST_SANDBOX_USER, LAST_SANDBOX_USER } from './spec.ts';
 
-const RANGE = 65_536;
+const RANGE = LAST_SANDBOX_USER - FIRST_SANDBOX_USER + 1;
 
 export class UserIds {
   readonly #taken = new Set<number>();

@@ -2,7 +2,7 @@
 import { type FileHandle, mkdir, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
-import { MAX_SNAPSHOT_BYTES, type SnapshotManifest, SnapshotManifestSchema } from '../../shared/snapshot.ts';
+import { type SnapshotManifest, SnapshotManifestSchema } from '../../shared/snapshot.ts';
 import { inParallel } from './parallel.ts';
 import { type Sealing, sha256Of } from './sealing.ts';
 import type { SnapshotStorage } from './storage.ts';
@@ -43,13 +43,13 @@ function parse(bytes: Uint8Array): SnapshotManifest | undefined {
   }
 }
 
-/** Into an empty folder, which is made. */
+/** Into an empty folder, which is made. `maxBytes`: of all of them, for they take room on this host as plain bytes. */
 export async function downloadFiles(
   manifest: SnapshotManifest,
   directory: string,
-  { storage, sealing }: { storage: SnapshotStorage; sealing: Sealing },
+  { storage, sealing, maxBytes }: { storage: SnapshotStorage; sealing: Sealing; maxBytes: number },
 ): Promise<Outcome<null>> {
-  if (manifest.files.reduce((sum, { bytes }) => sum + bytes, 0) > MAX_SNAPSHOT_BYTES) {
+  if (manifest.files.reduce((sum, { bytes }) => sum + bytes, 0) > maxBytes) {
     return failure('snapshot_damaged', 'the snapshot is too large');
   }
   await mkdir(directory, { recursive: true, mode: 0o700 });

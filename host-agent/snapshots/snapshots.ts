@@ -3,19 +3,26 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
+import type { ResourceLimits } from '../../shared/session.ts';
 import type {
   RestorePayload,
   SnapshotManifest,
   SnapshotRequirements,
   SuspendPayload,
 } from '../../shared/snapshot.ts';
-import { HOST_STATE_FILE, type HostState, HostStateSchema } from '../execution/carried.ts';
+import {
+  HOST_STATE_FILE,
+  type HostState,
+  HostStateSchema,
+  MAX_HOST_STATE_BYTES,
+} from '../execution/carried.ts';
 import { downloadFiles, readManifest } from './download.ts';
 import { Sealing, sha256Of } from './sealing.ts';
 import { SnapshotStorage } from './storage.ts';
 import { uploadFiles } from './upload.ts';
 
-const MAX_HOST_STATE_BYTES = 128 * 1024 * 1024;
+/** Beside what the limits of a sandbox let it hold: gVisor's own state, and that of the host. */
+const SNAPSHOT_ALLOWANCE_BYTES = 512 * 1024 * 1024;
 
 export interface SnapshotsOptions {
   edgeUrl: string;
@@ -102,7 +109,7 @@ export class Snapshots {
   async fetch(
     folder: string,
     { snapshot_id, key, transfer_token, manifest_sha256 }: RestorePayload,
-    image: string,
+    { image, limits }: { image: string; limits: ResourceLimits },
     signal: AbortSignal,
   ): Promise<Outcome<{ manifest: SnapshotManifest; state: HostState }>> {
     const storage = this.#storage(snapshot_id, transfer_token, signal);
@@ -112,8 +119,10 @@ export class Snapshots {
       const there: unknown = Reflect.get(manifest.value, name);
       if (there !== here) return failure('snapshot_mismatch', `${name} of the snapshot is another one`);
     }
+    const maxBytes =
+      limits.memory_bytes + limits.workspace_bytes + limits.tmp_bytes + SNAPSHOT_ALLOWANCE_BYTES;
     const sealing = await Sealing.open(snapshot_id, key);
-    const files = await downloadFiles(manifest.value, folder, { storage, sealing });
+    const files = await downloadFiles(manifest.value, folder, { storage, sealing, maxBytes });
     if (!files.ok) return files;
     const state = await readHostState(folder, manifest.value);
     return state === undefined

@@ -57,10 +57,11 @@ function watchRestore(
     const { sandboxId: sandbox_id } = config;
     const duration_ms = Math.round(performance.now() - beganMs);
     options.log.info({ event: 'sandbox_restored', sandbox_id, duration_ms });
-    const { sandbox, calls } = restored.value;
+    const { sandbox, calls, goOn } = restored.value;
     return {
       ok: true,
       value: {
+        goOn,
         sandbox: watchSandbox(sandbox, running, options),
         calls: calls.map(({ tool, execution }) => {
           const call = from.state.calls.find((candidate) => candidate.tool === tool);

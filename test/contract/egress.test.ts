@@ -354,6 +354,7 @@ describe('a sandbox that goes on from a checkpoint', () => {
           { imageDir, state: taken.value.state, generation: 1, sinkOf: () => async () => undefined },
         );
         if (!restored.ok) throw new Error(`${restored.code}: ${restored.detail}`);
+        restored.value.goOn();
         expect(await fetched(restored.value.sandbox, url('/'))).toMatch(answer);
         await restored.value.sandbox.destroy();
       }

@@ -102,6 +102,7 @@ async function restore(
     sinkOf: () => sink,
   });
   if (!restored.ok) throw new Error(`${restored.code}: ${restored.detail}`);
+  restored.value.goOn();
   return restored.value;
 }
 

@@ -3,6 +3,7 @@ import { hash } from 'node:crypto';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Agent, startAgent } from '../../host-agent/edge/agent.ts';
 import { SILENT_LOG } from '../../host-agent/logging/log.ts';
@@ -106,11 +107,13 @@ class MovingSession {
   async attach(
     on: number,
     payload: Partial<AttachPayload> = {},
+    acknowledges = true,
   ): Promise<Extract<SequencedUp, { type: 'ready' }>> {
     this.on = on;
     this.#epoch += 1;
     this.grants = this.#newGrants();
     const peer = edge.session({ sessionId: this.sessionId, tenant: TENANT, epoch: this.#epoch });
+    peer.acknowledges = acknowledges;
     this.peers.push(peer);
     const grant = await this.grants.attach(payload);
     edge.controlSocket = this.#host.control;
@@ -304,6 +307,57 @@ describe('a session that moves', () => {
     expect(receipt.former_hosts).toBeUndefined();
     await session.move();
     await session.destroy();
+  });
+
+  it('stands still where it comes back until the edge agrees, and is removed where another has it', {
+    timeout: TEST_TIMEOUT_MS,
+  }, async () => {
+    const session = new MovingSession();
+    await session.attach(0);
+    const executionId = await session.execute('python', {
+      code: 'import time\nfor number in range(400):\n    print(number); time.sleep(0.01)',
+    });
+    await session.printed(executionId, 100);
+    const said = await session.suspended(await session.suspend());
+    const restore = restoreOf(said, 1, 'continue');
+    await session.attach(1, { snapshot: restore }, false);
+    const givenUp = session.peer;
+    // What it wrote while it was made ready is on its way; then nothing comes for as long as one likes to look.
+    await wait(300);
+    const { length } = session.output(executionId);
+    await wait(500);
+    expect(session.output(executionId).length).toBe(length);
+    givenUp.send({ type: 'fenced', epoch: 3 });
+    await until('it is gone', 20_000, () => (hosts[1]?.agent.sandboxes === 0 ? true : undefined));
+    // What was never agreed to says nothing of the session.
+    session.peers.pop();
+    await session.attach(0, { snapshot: restore }, false);
+    await wait(300);
+    session.peer.acknowledges = true;
+    session.peer.acknowledgeAll();
+    expect((await session.ended(executionId)).outcome.status).toBe('succeeded');
+    expect(session.output(executionId)).toBe(linesOf(400));
+    await session.destroy();
+  });
+
+  it('has nothing of its calls run in a copy, though a program takes no interrupt', {
+    timeout: TEST_TIMEOUT_MS,
+  }, async () => {
+    const session = new MovingSession();
+    await session.attach(0);
+    const command =
+      "trap '' INT TERM; (trap '' INT; while :; do echo x >>/tmp/beat; sleep 0.02; done) & echo; while :; do sleep 0.1; done";
+    const executionId = await session.execute('shell', { command });
+    await session.printed(executionId, 1);
+    const said = await session.suspended(await session.suspend(true));
+    const copy = new MovingSession();
+    await copy.attach(1, { snapshot: restoreOf(said, 5, 'stop') });
+    const code =
+      'import time\nbeats = lambda: len(open("/tmp/beat").read())\nfirst = beats(); time.sleep(0.3)\n(first > 0, beats() - first)';
+    const inCopy = await copy.execute('python', { code });
+    expect((await copy.ended(inCopy)).outcome.status).toBe('succeeded');
+    expect(copy.peer.part(inCopy, 'value')).toBe('(True, 0)');
+    await Promise.all([session.destroy(), copy.destroy()]);
   });
 
   it('is copied while it goes on, and the copy has no call', { timeout: TEST_TIMEOUT_MS }, async () => {

@@ -131,6 +131,7 @@ describe('the pool', () => {
       const from = { imageDir, state, generation, sinkOf: () => async () => undefined };
       const restored = await sandboxes.restore(config, from);
       if (!restored.ok) throw new Error(`${restored.code}: ${restored.detail}`);
+      restored.value.goOn();
       living = restored.value.sandbox;
       expect((await shell(living, 'echo $GREETING; cat /run/sandgate/generation')).stdout).toBe(
         `hello there\n${generation}\n`,

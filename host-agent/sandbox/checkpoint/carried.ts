@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { ToolNameSchema } from '../../../shared/tool.ts';
 import { CarriedKernelSchema, CarriedLinkSchema, CarriedShellSchema } from '../../guest-link/carried.ts';
 import { CarriedProgramsSchema } from '../programs/carried.ts';
+import { FIRST_SANDBOX_USER, LAST_SANDBOX_USER } from '../spec.ts';
 
 const MAX_VARIABLES = 4_096;
 const MAX_CALLS = 8;
@@ -25,7 +26,7 @@ export const CarriedSandboxSchema = z.strictObject({
   v: z.literal(1),
   /** Digest of the programs that the host lays into each sandbox: those that run must be there when it goes on. */
   guest: z.string().max(128),
-  user_id: z.int().min(1),
+  user_id: z.int().min(FIRST_SANDBOX_USER).max(LAST_SANDBOX_USER),
   place: z.strictObject({ cwd: z.string(), environment: z.array(z.string()).max(MAX_VARIABLES) }),
   link: CarriedLinkSchema,
   tools: z.strictObject({

@@ -1,4 +1,7 @@
-/** Lets a sandbox go on from a checkpoint: everything the host knew of it is adopted before its first instruction. */
+/**
+ * Lets a sandbox go on from a checkpoint: everything the host knew of it is adopted before its first instruction. It
+ * runs just long enough to be made ready, and then stands still until whoever asked for it has agreed to it.
+ */
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { ToolName } from '../../../shared/tool.ts';
 import type { Execution } from '../execution.ts';
@@ -12,34 +15,66 @@ export interface GoOn {
   sinkOf: (tool: ToolName) => OutputSink;
   /** Of a program: what becomes of its calls. */
   programOf?: ((tool: ToolName) => ProgramListener | undefined) | undefined;
+  endsCall?: ((tool: ToolName) => boolean) | undefined;
+  /** What else has to be made in it while it runs; false where it failed. */
+  makeReady: () => Promise<boolean>;
   timeoutMs: number;
 }
 
-/** The calls that ran at the checkpoint. Where it fails the sandbox is removed. */
+export interface ReadyToGoOn {
+  calls: RestoredCall[];
+  goOn: () => void;
+}
+
+/** Where it fails the sandbox is removed. */
 export async function goOnFrom(
   restored: RestoredParts,
   state: CarriedSandbox,
-  { timeoutMs, ...heard }: GoOn,
-): Promise<Outcome<RestoredCall[]>> {
+  { timeoutMs, makeReady, endsCall = () => false, ...heard }: GoOn,
+): Promise<Outcome<ReadyToGoOn>> {
   const { sandbox, parts } = restored;
   const { link, freezer, programs } = parts;
   const letSleep = freezer.hold();
   const calls = adoptCalls(restored, state, heard);
   programs.adopt(state.programs);
   const goes = await link.goOn(timeoutMs, true);
-  letSleep();
-  if (!goes.ok) {
+  const isReady = goes.ok && (await readied(calls, endsCall, makeReady));
+  if (!isReady) {
+    letSleep();
     await sandbox.destroy();
-    return failure('restore_failed', goes.failure.message);
+    return failure('restore_failed', goes.ok ? 'it was not made ready' : goes.failure.message);
   }
-  for (const { execution } of calls) execution.resume();
-  return success(calls);
+  const thaw = freezer.standStill();
+  letSleep();
+  const going = calls.filter(({ tool }) => !endsCall(tool));
+  return success({
+    calls: going,
+    goOn: () => {
+      thaw();
+      for (const { execution } of going) execution.resume();
+    },
+  });
+}
+
+async function readied(
+  calls: readonly (RestoredCall & { execution: Execution })[],
+  endsCall: (tool: ToolName) => boolean,
+  makeReady: () => Promise<boolean>,
+): Promise<boolean> {
+  const ended = calls.filter(({ tool }) => endsCall(tool));
+  for (const { tool, execution } of ended) {
+    // A kernel has variables to keep, so its cell is interrupted.
+    if (tool === 'python' || tool === 'node') execution.interrupt();
+    else execution.kill();
+  }
+  const [isReady] = await Promise.all([makeReady(), ...ended.map(({ execution }) => execution.finished)]);
+  return isReady;
 }
 
 function adoptCalls(
   { sandbox, parts }: RestoredParts,
   { calls, tools }: CarriedSandbox,
-  { sinkOf, programOf }: Omit<GoOn, 'timeoutMs'>,
+  { sinkOf, programOf }: Pick<GoOn, 'sinkOf' | 'programOf'>,
 ): (RestoredCall & { execution: Execution })[] {
   const { link } = parts;
   const { python, node, shell, run } = parts.tools;

@@ -35,7 +35,11 @@ afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close();
 });
 
-async function startProxy(network: object, settings: Partial<EgressSettings> = {}): Promise<Client> {
+async function startProxy(
+  network: object,
+  settings: Partial<EgressSettings> = {},
+  shutUntil?: Promise<void>,
+): Promise<Client> {
   const lines: LogFields[] = [];
   const keep = (fields: LogFields): void => void lines.push(fields);
   const policy = compilePolicy(NetworkSchema.parse(network));
@@ -46,6 +50,7 @@ async function startProxy(network: object, settings: Partial<EgressSettings> = {
     settings: whole,
     budget: new HostBudget(whole.maxConnections),
     log: { info: keep, warn: keep, error: keep },
+    shutUntil,
   });
   const proxy = new EgressProxy({ gate, policy, certificateAuthorities: whole.certificateAuthorities });
   const server = createServer({ allowHalfOpen: true }, (socket) => proxy.accept(socket));
@@ -85,6 +90,26 @@ describe('a plain request', () => {
     expect(upstream.requests).toMatchObject([
       { method: 'GET', url: '/a?b=c', headers: { host: `files.test:${upstream.port}`, 'x-own': '1' } },
     ]);
+  });
+
+  test('waits while the way out is shut, and nothing is looked up or dialled for it', async () => {
+    const agreed = Promise.withResolvers<void>();
+    const looked: string[] = [];
+    const lookup = async (host: string): Promise<string[]> => {
+      looked.push(host);
+      return [];
+    };
+    const network = { allow: [`files.test:${upstream.port}`, 'named.test:80'] };
+    const proxy = await startProxy(network, { lookup }, agreed.promise);
+    const answers = Promise.all([
+      proxy.ask(get(`http://files.test:${upstream.port}/`)),
+      proxy.ask(get('http://named.test/')),
+    ]);
+    expect(await proxy.ask(get('http://evil.test/'))).toMatch(/^HTTP\/1\.1 403 /);
+    expect([upstream.connections(), looked]).toEqual([0, []]);
+    agreed.resolve();
+    expect((await answers)[0]).toContain('hello');
+    expect(looked).toEqual(['named.test']);
   });
 
   test.each([

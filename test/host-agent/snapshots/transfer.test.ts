@@ -82,9 +82,9 @@ describe('a checkpoint that is stored', () => {
     for (const [name, bytes] of Object.entries(FILES)) await writeFile(join(source, name), bytes);
   });
 
-  async function restored(files: SnapshotManifest['files'], key = KEY) {
+  async function restored(files: SnapshotManifest['files'], key = KEY, maxBytes = 2 ** 28) {
     const target = join(directory, 'target');
-    const got = await downloadFiles(manifestOf(files), target, await parts(key));
+    const got = await downloadFiles(manifestOf(files), target, { ...(await parts(key)), maxBytes });
     return { got, target };
   }
 
@@ -144,6 +144,15 @@ describe('a checkpoint that is stored', () => {
       expect(got).toMatchObject({ ok: false, code: 'snapshot_damaged' });
       await rm(target, { recursive: true });
     }
+  });
+
+  it('is not fetched where it takes more room than the session may', async () => {
+    const { files, bytes } = await upload();
+    server.store.requests.length = 0;
+    const { got } = await restored(files, KEY, bytes - 1);
+    expect(got).toMatchObject({ ok: false, code: 'snapshot_damaged' });
+    expect(server.store.requests).toEqual([]);
+    expect((await restored(files, KEY, bytes)).got).toEqual({ ok: true, value: null });
   });
 
   it('is read by the digest of its manifest only', async () => {

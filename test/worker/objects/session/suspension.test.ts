@@ -221,6 +221,9 @@ describe('a suspended session', () => {
     host.ignoresSnapshots = true;
     expect(await session.stub.resume(caller)).toMatchObject({ ok: false, code: 'restore_failed' });
     expect((await view()).state).toBe('suspended');
+    // Whatever that host made is told to end, by an epoch that no sandbox has.
+    const acts = host.commands.map(({ claims }) => claims).filter(({ sid }) => sid === session.id);
+    expect(acts.at(-1)).toMatchObject({ act: 'destroy', epoch: (acts.at(-2)?.epoch ?? 0) + 1 });
     host.ignoresSnapshots = false;
     host.refuseAttach = 'snapshot_damaged';
     expect(await session.stub.resume(caller)).toMatchObject({ ok: false, code: 'snapshot_damaged' });
