@@ -18,7 +18,12 @@ describe('the gateway process', () => {
   let url: string;
   let gateway: SupervisedChild;
   const messages: GatewayMessage[] = [];
-  const workerdPid = () => messages.at(-1)?.workerd_pid ?? 0;
+  const workerdPid = () => {
+    const pid = messages.at(-1)?.workerd_pid;
+    // 0 would name this process's own group.
+    if (pid === undefined || pid <= 0) throw new Error('workerd does not run');
+    return pid;
+  };
   const messageCount = (count: number) =>
     waitUntil(() => (messages.length >= count ? true : undefined), WAIT);
   /** What the Worker answers, once it does: while workerd restarts, connections are refused. */
