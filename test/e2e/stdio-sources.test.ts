@@ -40,7 +40,8 @@ afterAll(async () => {
   if (dir !== undefined) await rm(dir, { recursive: true, force: true });
 });
 
-const stack = useStack();
+/** Without a pool: the test kills every sandbox, and one that stands still dies only when it is used. */
+const stack = useStack(() => ({ SANDGATE_POOL_CEILING: '0' }));
 
 const SERVERS = {
   files: ['server-filesystem/dist/index.js', '/workspace/data'],
