@@ -7,9 +7,10 @@ import { idempotencyOf } from '../middleware/idempotency.ts';
 import { type Refusal, unwrap } from '../middleware/refusal.ts';
 import { requestBody } from '../repair/prompt.ts';
 import { checkStored, resolveCall, storedTools } from '../tools/resolve-call.ts';
-import { repairCalls, SAFE, tenantCalls } from './object-calls.ts';
+import { repairCalls, SAFE } from './object-calls.ts';
 import { callerOf, notFound, ownSession } from './own-session.ts';
 import { reply } from './reply.ts';
+import { reservedId } from './reserved-id.ts';
 import { defineRoute, type Exchange } from './route.ts';
 import { IDEMPOTENCY_HEADER_DOC } from './sessions.ts';
 
@@ -48,7 +49,9 @@ const createRepairRun = defineRoute({
       subject: exchange.principal.subject,
       body: raw.bytes,
     });
-    const repairRunId = await reserveRun(exchange, idempotency);
+    const { tagKey } = exchange.configuration;
+    const fresh = await newRepairRunId(tagKey, exchange.principal.tenant);
+    const repairRunId = await reservedId(exchange, idempotency, fresh);
     const plan = {
       repairRunId,
       sessionId: session.sessionId,
@@ -78,21 +81,6 @@ async function requireModel(exchange: Exchange<'tenant'>, request: CreateRepairR
   }
   const question = requestBody(request, [{ code: request.code, lines: '' }]);
   checkStored(exchange, { call: { tool_name, arguments: question }, stored }, { root: 'body.model.' });
-}
-
-/** With a key, always the id that its first use was given. */
-async function reserveRun(
-  exchange: Exchange<'tenant'>,
-  idempotency: { key: string; fingerprint: string } | null,
-): Promise<string> {
-  const { tenant } = exchange.principal;
-  const repairRunId = await newRepairRunId(exchange.configuration.tagKey, tenant);
-  if (idempotency === null) return repairRunId;
-  const reserve = await tenantCalls(exchange.env, tenant)(
-    (stub) => stub.reserveCreate({ ...idempotency, sessionId: repairRunId }),
-    SAFE,
-  );
-  return unwrap(reserve).sessionId;
 }
 
 const getRepairRun = defineRoute({

@@ -12,9 +12,10 @@ import { resolveCall, storedTools } from '../tools/resolve-call.ts';
 import { graphViolations } from '../workflows/graph.ts';
 import { referencesIn } from '../workflows/references.ts';
 import { TOOL_SCOPES } from './execute.ts';
-import { SAFE, tenantCalls, workflowCalls } from './object-calls.ts';
+import { SAFE, workflowCalls } from './object-calls.ts';
 import { callerOf, notFound } from './own-session.ts';
 import { reply } from './reply.ts';
+import { reservedId } from './reserved-id.ts';
 import { defineRoute, type Exchange } from './route.ts';
 import { IDEMPOTENCY_HEADER_DOC } from './sessions.ts';
 
@@ -50,7 +51,9 @@ const createWorkflow = defineRoute({
       subject: exchange.principal.subject,
       body: raw.bytes,
     });
-    const workflowId = await reserveWorkflow(exchange, idempotency);
+    const { tagKey } = exchange.configuration;
+    const fresh = await newWorkflowId(tagKey, exchange.principal.tenant);
+    const workflowId = await reservedId(exchange, idempotency, fresh);
     const calls = workflowCalls(exchange.env, exchange.principal.tenant, workflowId);
     const plan = {
       workflowId,
@@ -62,21 +65,6 @@ const createWorkflow = defineRoute({
     return reply(202, unwrap(started), { Location: `/v1/workflows/${workflowId}` });
   },
 });
-
-/** With a key, always the id that its first use was given. */
-async function reserveWorkflow(
-  exchange: Exchange<'tenant'>,
-  idempotency: { key: string; fingerprint: string } | null,
-): Promise<string> {
-  const { tenant } = exchange.principal;
-  const workflowId = await newWorkflowId(exchange.configuration.tagKey, tenant);
-  if (idempotency === null) return workflowId;
-  const reserved = await tenantCalls(exchange.env, tenant)(
-    (stub) => stub.reserveCreate({ ...idempotency, sessionId: workflowId }),
-    SAFE,
-  );
-  return unwrap(reserved).sessionId;
-}
 
 /** Calls whose arguments are all there are checked like any call; of the others at least the tool. */
 async function toolViolations(exchange: Exchange<'tenant'>, { tasks }: CreateWorkflow): Promise<Violation[]> {

@@ -9,21 +9,21 @@ const underWay = new Set<string>();
 const PAUSE_LOOKS = 50;
 const LOOK_MS = 20;
 
-export function isUnderWay(workflowId: string): boolean {
-  return underWay.has(workflowId);
+export function isUnderWay(runId: string): boolean {
+  return underWay.has(runId);
 }
 
-export function markUnderWay(workflowId: string): void {
-  underWay.add(workflowId);
+export function markUnderWay(runId: string): void {
+  underWay.add(runId);
 }
 
-export function forgetRun(workflowId: string): void {
-  underWay.delete(workflowId);
+export function forgetRun(runId: string): void {
+  underWay.delete(runId);
 }
 
 /** A paused run is begun again from its kept steps. */
-export async function takeUp(workflowId: string, instance: RunInstance): Promise<void> {
-  markUnderWay(workflowId);
+export async function takeUp(runId: string, instance: RunInstance): Promise<void> {
+  markUnderWay(runId);
   await instance.pause();
   for (let look = 0; look < PAUSE_LOOKS; look += 1) {
     if ((await instance.status()).status === 'paused') break;
