@@ -23,7 +23,7 @@ export const LimitSetSchema = z.strictObject({
     .nullable()
     .default(null)
     .describe("Requests of any kind; null: the edge's own rate for a tenant, no limit for a subject."),
-  concurrent_sessions: limit('Sessions that are not over'),
+  concurrent_sessions: limit('Sessions that hold a host, or may: not those that are suspended'),
   concurrent_executions: limit('Executions that have not ended, waiting ones included'),
   cpu_seconds_per_day: limit('CPU time of executions on one day in UTC'),
   egress_bytes_per_day: limit('Bytes that executions move through the way out on one day in UTC'),
@@ -76,6 +76,7 @@ export const UsageReportSchema = z.object({
   days: z.array(UsageSchema.extend({ day: DaySchema })),
   now: z.object({
     concurrent_sessions: count,
+    suspended_sessions: count,
     concurrent_executions: count,
     storage_bytes: count,
     reserved_cpu_seconds: z.number().min(0),

@@ -200,7 +200,14 @@ const writeStdin = defineRoute({
   }),
   raw: { mediaTypes: [BYTES_MEDIA_TYPE, JSON_MEDIA_TYPE], maxBytes: MAX_STDIN_BODY_BYTES },
   answers: { 204: { description: 'The bytes are on their way' } },
-  errors: ['not_found', 'execution_not_running', 'session_not_running', 'queue_full', 'host_unresponsive'],
+  errors: [
+    'not_found',
+    'quota_exceeded',
+    'execution_not_running',
+    'session_not_running',
+    'queue_full',
+    'host_unresponsive',
+  ],
   handle: async (exchange, { params, query, raw }) => {
     const session = await ownSession(exchange, params.session_id);
     const executionId = executionIdOf(params.execution_id);

@@ -11,6 +11,7 @@ const ERRORS = [
   'not_found',
   'session_not_running',
   'session_failed',
+  'quota_exceeded',
   'sandbox_failed',
   'host_unresponsive',
   'host_lost',

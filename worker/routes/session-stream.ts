@@ -1,7 +1,7 @@
 /** Streams that the session object serves by `fetch`: passed through as they are, refusals as values. */
 import * as z from 'zod';
 import { ERRORS, type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
-import { isErrorCode } from '../../shared/problem.ts';
+import { isErrorCode, ProblemSchema } from '../../shared/problem.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { type ExecuteInput, INTERNAL_HEADERS, INTERNAL_PATHS } from '../objects/session/port.ts';
 import type { OwnSession } from './own-session.ts';
@@ -59,6 +59,7 @@ const FailureSchema = z.object({
   detail: z.string(),
   violations: z.array(z.object({ path: z.string(), expected: z.string() })).optional(),
   retry_after_s: z.number().optional(),
+  limit: ProblemSchema.shape.limit,
 });
 
 export async function failureIn(response: Response): Promise<Failure> {

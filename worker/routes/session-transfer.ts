@@ -20,6 +20,7 @@ export const TRANSFER_ERRORS = [
   'too_many_transfers',
   'transfer_failed',
   'session_not_running',
+  'quota_exceeded',
   'session_failed',
   'host_unresponsive',
   'host_lost',

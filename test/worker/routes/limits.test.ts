@@ -328,6 +328,7 @@ describe('usage', () => {
     ]);
     expect(report.now).toEqual({
       concurrent_sessions: 0,
+      suspended_sessions: 0,
       concurrent_executions: 0,
       storage_bytes: 0,
       reserved_cpu_seconds: 0,

@@ -219,6 +219,8 @@ export class SessionRuntime {
       link,
       port: {
         moved: () => this.#moved(),
+        takePlace: () => this.account.takePlace(),
+        giveBackPlace: () => this.account.giveBackPlace(),
         release: (snapshotId) => this.suspension.release(snapshotId),
         isMissed: () =>
           this.executions.inFlight.some(
@@ -311,6 +313,7 @@ export class SessionRuntime {
   #moved(): void {
     for (const record of this.executions.open) this.logs.of(record).wake();
     this.look();
+    this.account.moved(this.waking.isLeaving || this.executions.firstToSend !== undefined);
     this.#port.moved();
     void this.dispatch.pump();
     this.#wakeForWaiting();

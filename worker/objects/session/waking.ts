@@ -27,6 +27,9 @@ const OF_ONE_HOST: ReadonlySet<ErrorCode> = new Set([
 
 export interface WakingPort {
   moved(): void;
+  /** Among the sessions that the tenant may have at a time; before a host is looked for. */
+  takePlace(): Promise<Outcome<null>>;
+  giveBackPlace(): void;
   /** The snapshot is needed no more. */
   release(snapshotId: string): void;
   /** Whether something that is under way in the session waits for it to come back. */
@@ -81,6 +84,7 @@ export class Waking {
       .then((woken) => {
         this.#waking = undefined;
         if (!woken.ok) {
+          this.#port.giveBackPlace();
           this.#planRetry(0);
           this.#port.refuse(woken);
         }
@@ -124,6 +128,9 @@ export class Waking {
   async #wake(): Promise<Outcome<null>> {
     // Before anything is tried: an eviction may come between.
     this.#planRetry(1);
+    const taken = await this.#port.takePlace();
+    if (!taken.ok) return taken;
+    if (this.#row.record.state !== 'suspended') return this.#asItIs();
     const except: string[] = [];
     let last: Failure | undefined;
     for (let tried = 0; tried < MAX_HOSTS_TRIED; tried += 1) {

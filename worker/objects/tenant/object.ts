@@ -14,7 +14,7 @@ import type { Bars } from './bars/bars.ts';
 import { BarStore } from './bars/store.ts';
 import { ApiKeys, refused } from './keys/keys.ts';
 import { ApiKeyStore } from './keys/store.ts';
-import type { AccountTerms, SessionAccount, WantedExecution } from './ledger/account.ts';
+import type { AccountTerms, SessionAccount, Wanted } from './ledger/account.ts';
 import { daysFault, Ledger } from './ledger/ledger.ts';
 import { LedgerStore } from './ledger/store.ts';
 import { formatListCursor, parseListCursor } from './list-cursor.ts';
@@ -99,7 +99,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     return success(null);
   }
 
-  async account(account: SessionAccount, wanted: WantedExecution | null): Promise<Outcome<AccountTerms>> {
+  async account(account: SessionAccount, wanted: Wanted | null): Promise<Outcome<AccountTerms>> {
     return this.#ledger.account(account, wanted, Date.now());
   }
 

@@ -6,7 +6,7 @@ import type { SessionState } from '../../../shared/lifecycle.ts';
 import type { LabelTerm, SessionListSchema } from '../../../shared/session.ts';
 import type { TenantLimits, Usage, UsageReport } from '../../../shared/tenant.ts';
 import type { Bars } from './bars/bars.ts';
-import type { AccountTerms, SessionAccount, WantedExecution } from './ledger/account.ts';
+import type { AccountTerms, SessionAccount, Wanted } from './ledger/account.ts';
 
 export type SessionList = z.infer<typeof SessionListSchema>;
 export type SessionListEntry = SessionList['sessions'][number];
@@ -65,8 +65,8 @@ export interface TenantPort {
   holdSession(hold: SessionHold): Promise<Outcome<null>>;
   /** No session comes of it. */
   releaseSession(hold: Pick<SessionHold, 'sessionId' | 'holder'>): Promise<Outcome<null>>;
-  /** Takes in how a session stands; with `wanted`, reserves one execution more or says what it would pass. */
-  account(account: SessionAccount, wanted: WantedExecution | null): Promise<Outcome<AccountTerms>>;
+  /** Takes in how a session stands; with `wanted`, reserves that too or says what it would pass. */
+  account(account: SessionAccount, wanted: Wanted | null): Promise<Outcome<AccountTerms>>;
   /** Both days are within. */
   usage(tenant: string, range: { from: string; to: string }): Promise<Outcome<UsageReport>>;
   subjectUsage(day: string, page: { after: string; limit: number }): Promise<Outcome<SubjectUsage[]>>;

@@ -4,7 +4,7 @@
  */
 import { type Outcome, success } from '../../../../shared/errors.ts';
 import type { Receipt } from '../../../../shared/receipt.ts';
-import type { AccountTerms, SessionAccount } from '../../tenant/ledger/account.ts';
+import type { AccountTerms, SessionAccount, Wanted } from '../../tenant/ledger/account.ts';
 import type { AccountBook, AccountStore } from './store.ts';
 
 /** How late a tenant without limits hears what was used. */
@@ -20,7 +20,9 @@ export interface AccountPort {
   /** Milliseconds that each open execution may take. */
   openTimeoutsMs(): number[];
   storageBytes(): number;
-  tell(account: SessionAccount, wanted: { cpuMs: number } | null): Promise<Outcome<AccountTerms>>;
+  /** Whether the session is in a snapshot. */
+  isSuspended(): boolean;
+  tell(account: SessionAccount, wanted: Wanted | null): Promise<Outcome<AccountTerms>>;
   /** Work that nobody waits for. */
   inBackground(work: Promise<unknown>): void;
   /** The alarm has to ring by then. */
@@ -58,6 +60,8 @@ export class Account {
   /** CPU time of calls that are admitted and not yet taken in. */
   #pending: number[] = [];
   #turns: Promise<unknown> = Promise.resolve();
+  /** The session is in a snapshot, and holds a place all the same: it is about to hold a host. */
+  #isComingBack = false;
 
   constructor(store: AccountStore, port: AccountPort) {
     this.#store = store;
@@ -111,6 +115,37 @@ export class Account {
     });
   }
 
+  /**
+   * The session has moved, be it into a snapshot or out of one. In one it gives its place among the tenant's sessions
+   * back, unless it is to leave it at once.
+   */
+  moved(isComingBack: boolean): void {
+    this.#isComingBack = isComingBack && this.#port.isSuspended();
+    if (!this.#port.isSuspended()) return;
+    this.#tellBy(isComingBack ? REPORT_AFTER_MS : 0);
+  }
+
+  /** A place for a suspended session, before it asks for a host. */
+  takePlace(): Promise<Outcome<null>> {
+    return this.#inTurn(async () => {
+      if (this.#isComingBack || !this.#port.isSuspended()) return success(null);
+      // An eviction may come before the session has moved: then the tenant hears that it has not.
+      this.#tellBy(REPORT_AFTER_MS);
+      const told = await this.#tell({ place: true });
+      if (!told.ok) return told;
+      this.#isComingBack = true;
+      this.#tellBy(REPORT_AFTER_MS);
+      return success(null);
+    });
+  }
+
+  /** The session stays in its snapshot after all. */
+  giveBackPlace(): void {
+    if (!this.#isComingBack || !this.#port.isSuspended()) return;
+    this.#isComingBack = false;
+    this.#tellBy(0);
+  }
+
   /** From the alarm. */
   async report(): Promise<void> {
     if (this.#book.dueAtMs === null || this.#port.facts() === null) return;
@@ -156,7 +191,7 @@ export class Account {
   }
 
   /** What stands now; what is reserved beyond what is committed goes back with it. */
-  async #tell(wanted: { cpuMs: number } | null): Promise<Outcome<AccountTerms>> {
+  async #tell(wanted: Wanted | null): Promise<Outcome<AccountTerms>> {
     const facts = this.#port.facts();
     if (facts === null) return success({ limited: false, counted: false });
     const { dueAtMs } = this.#book;
@@ -182,6 +217,7 @@ export class Account {
       open: this.#port.openTimeoutsMs().length + this.#pending.length,
       reservedCpuMs: this.#reservedCpuMs,
       storageBytes: this.#port.storageBytes(),
+      suspended: this.#port.isSuspended() && !this.#isComingBack,
       used: { executions, cpuMs, egressBytes, outputBytes },
     };
   }
@@ -197,11 +233,15 @@ export class Account {
 
   /** Where executions are counted, the tenant hears at once that there is one less. */
   #schedule(book: AccountBook): void {
+    this.#tellBy(book.counted ? 0 : book.limited ? SETTLE_AFTER_MS : REPORT_AFTER_MS, book);
+  }
+
+  /** Now is at once; the alarm sees to it that it is told whatever becomes of that. */
+  #tellBy(afterMs: number, book = this.#book): void {
     this.#changes += 1;
-    const afterMs = book.counted ? 0 : book.limited ? SETTLE_AFTER_MS : REPORT_AFTER_MS;
     const atMs = Math.min(book.dueAtMs ?? Number.POSITIVE_INFINITY, Date.now() + afterMs);
     this.#save({ ...book, dueAtMs: atMs });
-    if (book.counted) this.#port.inBackground(this.report());
+    if (afterMs === 0) this.#port.inBackground(this.report());
     else this.#port.dueAt(atMs);
   }
 

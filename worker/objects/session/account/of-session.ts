@@ -23,6 +23,7 @@ export function accountOf(parts: {
         : { sessionId: facts.sessionId, subject: facts.subject, cpus: facts.limits.cpus };
     },
     openTimeoutsMs: () => executions().open.map(({ timeoutMs }) => timeoutMs),
+    isSuspended: () => row.maybe?.state === 'suspended',
     storageBytes: () => executions().contentBytes,
     // How a session stands is absolute: telling it twice is telling it once.
     tell: (account, wanted) =>

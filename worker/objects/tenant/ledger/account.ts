@@ -19,6 +19,8 @@ export interface SessionAccount {
   /** CPU time that the session holds of the budgets for what it has not settled. */
   reservedCpuMs: number;
   storageBytes: number;
+  /** Whether it is in a snapshot and holds no host: then it has no place among the concurrent sessions. */
+  suspended: boolean;
   used: UsedTotals;
 }
 
@@ -26,6 +28,13 @@ export interface SessionAccount {
 export interface WantedExecution {
   cpuMs: number;
 }
+
+/** A place among the concurrent sessions, for one that was suspended. */
+export interface WantedPlace {
+  place: true;
+}
+
+export type Wanted = WantedExecution | WantedPlace;
 
 /** What a session has to do from now on. */
 export interface AccountTerms {

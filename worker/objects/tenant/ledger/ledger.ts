@@ -11,7 +11,7 @@ import {
   type Usage,
   type UsageReport,
 } from '../../../../shared/tenant.ts';
-import type { AccountTerms, SessionAccount, WantedExecution } from './account.ts';
+import type { AccountTerms, SessionAccount, Wanted, WantedExecution } from './account.ts';
 import { type Claim, refusalOf } from './check.ts';
 import { type Counts, Standing } from './standing.ts';
 import { type AccountRow, type DayRow, dayOf, type LedgerStore, WHOLE_TENANT } from './store.ts';
@@ -55,7 +55,7 @@ export class Ledger {
   ): Outcome<null> {
     this.#expire(nowMs);
     const known = this.#store.account(sessionId);
-    if (known?.state === 'live') return success(null);
+    if (known?.state === 'live' || known?.state === 'suspended') return success(null);
     if (known?.state !== 'held') {
       const refused = this.#refuseSession(subject, nowMs);
       if (refused !== undefined) return refused;
@@ -76,7 +76,8 @@ export class Ledger {
   begin(sessionId: string, subject: string, nowMs: number): void {
     const known = this.#store.account(sessionId);
     // What comes late of a session that is over does not make it live.
-    if (known?.state === 'live' || known?.state === 'over') return;
+    // A suspended one takes its place itself.
+    if (known?.state === 'live' || known?.state === 'suspended' || known?.state === 'over') return;
     if (known?.state === 'failed') {
       this.#put(known, { ...known, state: 'live', changed_at: nowMs });
       return;
@@ -105,16 +106,24 @@ export class Ledger {
     });
   }
 
-  /** Takes in how a session stands, and admits one execution more where one is wanted. */
-  account(account: SessionAccount, wanted: WantedExecution | null, nowMs: number): Outcome<AccountTerms> {
+  /** Takes in how a session stands, and admits what more it wants: an execution, or its place after a suspension. */
+  account(account: SessionAccount, wanted: Wanted | null, nowMs: number): Outcome<AccountTerms> {
     const row = this.#settle(account, nowMs);
-    if (wanted !== null) {
-      const refused = refusalOf(this.#executionClaims(row, wanted, nowMs), nowMs);
-      if (refused !== undefined) return refused;
-      const granted = { ...row, open: row.open + 1, reserved_cpu_ms: row.reserved_cpu_ms + wanted.cpuMs };
-      this.#put(row, granted);
+    const refused = wanted === null ? undefined : this.#admit(row, wanted, nowMs);
+    return refused ?? success(this.terms(account.subject));
+  }
+
+  #admit(row: AccountRow, wanted: Wanted, nowMs: number): Failure | undefined {
+    if ('place' in wanted) {
+      if (row.state !== 'suspended') return undefined;
+      const refused = refusalOf(this.#placeClaims(row.subject), nowMs);
+      if (refused === undefined) this.#put(row, { ...row, state: 'live' });
+      return refused;
     }
-    return success(this.terms(account.subject));
+    const refused = refusalOf(this.#executionClaims(row, wanted, nowMs), nowMs);
+    if (refused !== undefined) return refused;
+    this.#put(row, { ...row, open: row.open + 1, reserved_cpu_ms: row.reserved_cpu_ms + wanted.cpuMs });
+    return undefined;
   }
 
   terms(subject: string): AccountTerms {
@@ -134,12 +143,13 @@ export class Ledger {
   }
 
   report(tenant: string, { from, to }: { from: string; to: string }): UsageReport {
-    const { sessions, open, reservedCpuMs, storageBytes } = this.#standing.tenant;
+    const { sessions, suspended, open, reservedCpuMs, storageBytes } = this.#standing.tenant;
     return {
       tenant,
       days: this.#store.days(WHOLE_TENANT, from, to).map((row) => ({ day: row.day, ...usageOf(row) })),
       now: {
         concurrent_sessions: sessions,
+        suspended_sessions: suspended,
         concurrent_executions: open,
         storage_bytes: storageBytes,
         reserved_cpu_seconds: reservedCpuMs / 1_000,
@@ -158,15 +168,17 @@ export class Ledger {
   }
 
   #refuseSession(subject: string, nowMs: number): Failure | undefined {
-    const claims = this.#scopes(subject).map(({ scope, limits, counts }): Claim => {
-      const { sessions } = counts;
-      const name = 'concurrent_sessions';
-      return { name, scope, limit: limits[name], used: sessions, wanted: 1, resetsAtMs: null };
-    });
     const stored = this.#scopes(subject).map(({ scope, limits, counts }) =>
       storageClaim(scope, limits, counts.storageBytes),
     );
-    return refusalOf([...claims, ...stored], nowMs);
+    return refusalOf([...this.#placeClaims(subject), ...stored], nowMs);
+  }
+
+  #placeClaims(subject: string): Claim[] {
+    const name = 'concurrent_sessions';
+    return this.#scopes(subject).map(({ scope, limits, counts }) => {
+      return { name, scope, limit: limits[name], used: counts.sessions, wanted: 1, resetsAtMs: null };
+    });
   }
 
   #executionClaims(row: AccountRow, { cpuMs }: WantedExecution, nowMs: number): Claim[] {
@@ -256,7 +268,7 @@ export class Ledger {
     const isOver = before.state === 'over' || before.state === 'failed';
     const row: AccountRow = {
       ...before,
-      state: isOver ? before.state : 'live',
+      state: isOver ? before.state : account.suspended ? 'suspended' : 'live',
       holder: null,
       changed_at: nowMs,
       n: account.n,

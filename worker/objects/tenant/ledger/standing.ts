@@ -2,13 +2,15 @@
 import type { AccountRow } from './store.ts';
 
 export interface Counts {
+  /** Those that hold a host, or may. */
   sessions: number;
+  suspended: number;
   open: number;
   reservedCpuMs: number;
   storageBytes: number;
 }
 
-const NOTHING: Readonly<Counts> = { sessions: 0, open: 0, reservedCpuMs: 0, storageBytes: 0 };
+const NOTHING: Readonly<Counts> = { sessions: 0, suspended: 0, open: 0, reservedCpuMs: 0, storageBytes: 0 };
 
 export class Standing {
   readonly #tenant: Counts = { ...NOTHING };
@@ -33,11 +35,12 @@ export class Standing {
     const subject = this.#subjects.get(row.subject) ?? { ...NOTHING };
     this.#subjects.set(row.subject, subject);
     for (const counts of [this.#tenant, subject]) {
-      counts.sessions += sign;
+      if (row.state === 'suspended') counts.suspended += sign;
+      else counts.sessions += sign;
       counts.open += sign * row.open;
       counts.reservedCpuMs += sign * row.reserved_cpu_ms;
       counts.storageBytes += sign * row.storage_bytes;
     }
-    if (subject.sessions === 0) this.#subjects.delete(row.subject);
+    if (subject.sessions + subject.suspended === 0) this.#subjects.delete(row.subject);
   }
 }

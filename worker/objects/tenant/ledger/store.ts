@@ -19,11 +19,11 @@ CREATE TABLE IF NOT EXISTS usage_day (
 ) WITHOUT ROWID;
 `;
 
-/** `held`: reserved for a create under way. `failed` may live again; `over` is kept so that a late report counts once. */
+/** `held`: reserved for a create under way. `suspended`: there, without a host. `failed` may live again; `over` is kept so that a late report counts once. */
 const AccountRowSchema = z.object({
   session_id: z.string(),
   subject: z.string(),
-  state: z.enum(['held', 'live', 'failed', 'over']),
+  state: z.enum(['held', 'live', 'suspended', 'failed', 'over']),
   holder: z.string().nullable(),
   changed_at: z.number(),
   n: z.number(),
@@ -86,7 +86,7 @@ export class LedgerStore {
 
   accountsThatCount(): AccountRow[] {
     return this.#sql
-      .exec("SELECT * FROM session_account WHERE state IN ('held', 'live')")
+      .exec("SELECT * FROM session_account WHERE state IN ('held', 'live', 'suspended')")
       .toArray()
       .map((row) => AccountRowSchema.parse(row));
   }
