@@ -23,14 +23,19 @@ export interface JsonFault {
 export type StrictJson = { ok: true; value: unknown } | JsonFault;
 
 export function parseStrictJson(text: string, bounds: JsonBounds): StrictJson {
-  const scanner = new Scanner(text, bounds);
-  try {
-    scanner.document();
-  } catch (error: unknown) {
-    if (error instanceof Fault) return { ...error.fault, ok: false };
-    throw error;
-  }
-  return { ok: true, value: JSON.parse(text) };
+  return faultOf(new Scanner(text, bounds)) ?? { ok: true, value: JSON.parse(text) };
+}
+
+/**
+ * The first number of a text at one of the asked paths that a double does not hold as it is written. What `JSON.parse` lets
+ * through is let through; a fault of syntax or bounds is one too.
+ */
+export function inexactNumber(
+  text: string,
+  bounds: JsonBounds,
+  isAsked: (path: readonly (string | number)[]) => boolean,
+): JsonFault | undefined {
+  return faultOf(new Scanner(text, bounds, isAsked));
 }
 
 /** Line and column, both from 1, of an offset. */
@@ -38,6 +43,16 @@ export function lineAndColumn(text: string, position: number): { line: number; c
   const before = text.slice(0, position);
   const line = before.split('\n').length;
   return { line, column: position - before.lastIndexOf('\n') };
+}
+
+function faultOf(scanner: Scanner): JsonFault | undefined {
+  try {
+    scanner.document();
+    return undefined;
+  } catch (error: unknown) {
+    if (error instanceof Fault) return { ...error.fault, ok: false };
+    throw error;
+  }
 }
 
 class Fault extends Error {
@@ -61,12 +76,15 @@ class Scanner {
   readonly #text: string;
   readonly #bounds: JsonBounds;
   readonly #path: (string | number)[] = [];
+  /** Where only numbers are looked at, and which; undefined where everything is strict. */
+  readonly #isAsked: ((path: readonly (string | number)[]) => boolean) | undefined;
   #at = 0;
   #values = 0;
 
-  constructor(text: string, bounds: JsonBounds) {
+  constructor(text: string, bounds: JsonBounds, isAsked?: (path: readonly (string | number)[]) => boolean) {
     this.#text = text;
     this.#bounds = bounds;
+    this.#isAsked = isAsked;
   }
 
   document(): void {
@@ -105,9 +123,7 @@ class Scanner {
       if (this.#text[this.#at] !== '"') this.#fail('syntax', 'a key in double quotes');
       const keyAt = this.#at;
       const key = this.#string();
-      if (seen.has(key)) this.#fail('key', `the key ${JSON.stringify(key.slice(0, 64))} once`, keyAt);
-      if (key === '__proto__') this.#fail('key', 'another key than __proto__', keyAt);
-      seen.add(key);
+      if (this.#isAsked === undefined) this.#newKey(key, seen, keyAt);
       this.#skip(WHITESPACE);
       this.#character(':', '":"');
       this.#path.push(key);
@@ -116,6 +132,12 @@ class Scanner {
       this.#path.pop();
       if (this.#endOf('}', '"," or "}"')) return;
     }
+  }
+
+  #newKey(key: string, seen: Set<string>, keyAt: number): void {
+    if (seen.has(key)) this.#fail('key', `the key ${JSON.stringify(key.slice(0, 64))} once`, keyAt);
+    if (key === '__proto__') this.#fail('key', 'another key than __proto__', keyAt);
+    seen.add(key);
   }
 
   #array(depth: number): void {
@@ -161,7 +183,8 @@ class Scanner {
     if (plain) return this.#text.slice(start + 1, this.#at - 1);
     const value = String(JSON.parse(this.#text.slice(start, this.#at)));
     // As UTF-8, which it becomes on its way, it would be another text.
-    if (!value.isWellFormed()) this.#fail('text', 'text without half of a surrogate pair', start);
+    if (this.#isAsked === undefined && !value.isWellFormed())
+      this.#fail('text', 'text without half of a surrogate pair', start);
     return value;
   }
 
@@ -169,6 +192,7 @@ class Scanner {
     const start = this.#at;
     const digits = this.#skip(NUMBER);
     if (digits === '') this.#fail('syntax', 'a number');
+    if (this.#isAsked?.(this.#path) === false) return;
     const number = Number(digits);
     if (!Number.isFinite(number)) this.#fail('number', 'a number within the range of a double', start);
     if (/^-?\d+$/.test(digits) && !Number.isSafeInteger(number)) {

@@ -477,6 +477,51 @@ describe('an MCP server over HTTP', () => {
     });
   });
 
+  test('R61: that gives an integer which a double would round has failed, and its text is as it wrote it', async () => {
+    const text = '{"id":9007199254740993}';
+    const message = (id: unknown, data: string) =>
+      `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":{"content":[{"type":"text","text":${JSON.stringify(text)}}],"structuredContent":{"rows":[${data}]}}}`;
+    let isStream = false;
+    const scripted = scriptedServer({ 'tools/list': () => ({ tools: [tool('ids')] }) });
+    const CallSchema = z.object({
+      id: z.unknown(),
+      params: z.object({ arguments: z.object({ data: z.string() }) }),
+    });
+    internet.host('ids.example.com', async (request) => {
+      const asked = CallSchema.safeParse(
+        await request
+          .clone()
+          .json()
+          .catch(() => null),
+      );
+      if (!asked.success) return scripted(request);
+      const whole = message(asked.data.id, asked.data.params.arguments.data);
+      const [type, body] = isStream
+        ? ['text/event-stream', `event: message\ndata: ${whole}\n\n`]
+        : ['application/json', whole];
+      return new Response(body, { headers: { 'content-type': type } });
+    });
+    await ready({ name: 'ids', url: 'https://ids.example.com/mcp' });
+    for (isStream of [false, true]) {
+      for (const [data, place] of [
+        ['{"id":1},{"id":9007199254740993}', 'structuredContent.rows.1.id'],
+        ['1e999', 'structuredContent.rows.0'],
+      ]) {
+        expect(await executed('ids.ids', { data })).toMatchObject({
+          status: 'failed',
+          stdout: text,
+          structured: null,
+          error: { name: 'InexactNumber', message: expect.stringContaining(`${place}: expected numbers`) },
+        });
+      }
+      const exact = '9007199254740991,"9007199254740993",0.1234567890123456789,1.5e300';
+      expect(await executed('ids.ids', { data: exact })).toMatchObject({
+        status: 'succeeded',
+        structured: { rows: [9_007_199_254_740_991, '9007199254740993', 0.123_456_789_012_345_68, 1.5e300] },
+      });
+    }
+  });
+
   test('is shown its credentials, and nobody else is', async () => {
     internet.host('mcp.example.com', statelessServer(add));
     const created = await create({

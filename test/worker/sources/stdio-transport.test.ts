@@ -4,6 +4,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { utf8 } from '../../../shared/encoding.ts';
 import { MAX_TERMINAL_MESSAGE_BYTES } from '../../../shared/program.ts';
 import { McpConnection } from '../../../worker/sources/mcp/connection.ts';
+import { inexactPlace } from '../../../worker/sources/mcp/exact-message.ts';
 import { StdioTransport } from '../../../worker/sources/mcp/stdio-transport.ts';
 
 /** The other end of the socket: what the host says of the process. */
@@ -44,6 +45,15 @@ describe('what a process writes', () => {
     writes('\n');
     await vi.waitFor(() => expect(messages).toHaveLength(4));
     expect(messages).toEqual([message(1, 'grüß dich ☃'), message(2), message(3), message(4)]);
+  });
+
+  test('R61: is marked where its data has an integer that a double would round', async () => {
+    const { messages, writes } = await started();
+    const line = (data: string) => `{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"id":${data}}}}\n`;
+    writes(line('9007199254740993') + line('"9007199254740993"'));
+    await vi.waitFor(() => expect(messages).toHaveLength(2));
+    const places = messages.map((one) => ('result' in one ? inexactPlace(one.result) : undefined));
+    expect(places).toEqual(['structuredContent.id', undefined]);
   });
 
   test('is acknowledged, so that it may write on', async () => {

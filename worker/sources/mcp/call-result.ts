@@ -4,6 +4,7 @@ import { utf8 } from '../../../shared/encoding.ts';
 import type { RichResult } from '../../../shared/execution.ts';
 import { MAX_RESULT_PARTS_BYTES, MAX_VALUE_BYTES } from '../../../shared/limits.ts';
 import { type EdgeOutcome, edgeEnd, edgeFailure } from '../../tools/edge-execution.ts';
+import { inexactPlace } from './exact-message.ts';
 
 const MAX_MESSAGE_CHARACTERS = 2_000;
 
@@ -28,9 +29,14 @@ export function edgeOutcomeOf(result: CallToolResult): EdgeOutcome {
         break;
     }
   }
-  const structured = result.structuredContent ?? null;
+  const place = inexactPlace(result);
+  const structured = place === undefined ? (result.structuredContent ?? null) : null;
   const text = texts.join('\n');
   if (tooLarge(text, structured, results)) return edgeFailure('AnswerTooLarge', 'the answer is too large');
+  if (place !== undefined) {
+    const message = `${place}: expected numbers that a double holds exactly (integers within ±(2^53 - 1)), or text`;
+    return { ...edgeFailure('InexactNumber', message), text, results };
+  }
   // A server repeats its data as text for clients that know no other; here it would be given twice.
   const shown = structured !== null && isTextOf(text, structured) ? '' : text;
   if (result.isError !== true) return { ...edgeEnd('succeeded'), text: shown, structured, results };

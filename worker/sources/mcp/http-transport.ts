@@ -5,6 +5,7 @@ import type { AddressRules } from '../../tools/http/address.ts';
 import { boundedFetch } from '../bounded-fetch.ts';
 import { CLIENT_SECRET, secretsOf } from '../secrets.ts';
 import { ClientCredentialsTokens } from './client-credentials.ts';
+import { exactFetch } from './exact-fetch.ts';
 
 /** Of one answer; a stream of them is one. */
 const MAX_ANSWER_BYTES = 2 * MAX_SOURCE_BYTES;
@@ -30,7 +31,7 @@ export function httpTransport(
           fetch,
         );
   return new StreamableHTTPClientTransport(new URL(source.url), {
-    fetch,
+    fetch: exactFetch(fetch),
     requestInit: {
       headers: { 'user-agent': 'sandgate', ...source.headers, ...secretsOf(secrets, 'header') },
     },

@@ -9,6 +9,7 @@ import { utf8 } from '../../../shared/encoding.ts';
 import { MAX_TERMINAL_MESSAGE_BYTES, TerminalEventSchema } from '../../../shared/program.ts';
 import { MAX_SOURCE_BYTES } from '../../../shared/tool-source.ts';
 import { ServerFault } from '../server-fault.ts';
+import { exactMessage } from './exact-message.ts';
 
 /** A list of tools is one line. */
 const MAX_LINE_CHARACTERS = 2 * MAX_SOURCE_BYTES;
@@ -112,7 +113,7 @@ export class StdioTransport implements Transport {
   #message(line: string): void {
     if (!line.trimStart().startsWith('{')) return;
     try {
-      this.onmessage?.(deserializeMessage(line));
+      this.onmessage?.(deserializeMessage(exactMessage(line)));
     } catch (error: unknown) {
       this.onerror?.(error instanceof Error ? error : new Error('not a message'));
     }
