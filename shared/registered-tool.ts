@@ -33,6 +33,13 @@ export const RegisteredToolNameSchema = z
   .refine((name) => !ToolNameSchema.safeParse(name).success, 'a name that no built-in tool has')
   .refine((name) => !RESERVED.includes(name), `none of ${RESERVED.join(', ')}`);
 
+/**
+ * Why no tool can have the name; undefined where one can. A name that had been free may be a built-in tool's by now.
+ */
+export function nameFault(name: string): string | undefined {
+  return RegisteredToolNameSchema.safeParse(name).error?.issues[0]?.message;
+}
+
 export const ToolCategorySchema = z
   .string()
   .refine((category) => CATEGORY.test(category), 'letters, digits, spaces, dots, dashes and slashes');
@@ -137,6 +144,8 @@ export const ToolStatusSchema = z.enum(['ready', 'disabled', 'broken']);
 export type ToolStatus = z.infer<typeof ToolStatusSchema>;
 
 const STATE = {
+  /** As it was registered, whatever names are free by now. */
+  name: z.string(),
   required_scopes: z.array(z.string()),
   status: ToolStatusSchema,
   reason: z.string().nullable().describe('Why it is broken.'),

@@ -2,7 +2,15 @@
 type WorkerEnv = import('../../worker/env.ts').Env;
 type ObjectBindings = Pick<
   WorkerEnv,
-  'SESSION' | 'HOST' | 'POOL' | 'TENANT' | 'MCP_CALLS' | 'SNAPSHOT_INDEX' | 'APPROVALS' | 'SOURCE'
+  | 'SESSION'
+  | 'HOST'
+  | 'POOL'
+  | 'TENANT'
+  | 'MCP_CALLS'
+  | 'SNAPSHOT_INDEX'
+  | 'APPROVALS'
+  | 'SOURCE'
+  | 'CATALOGUE'
 >;
 
 declare namespace Cloudflare {
@@ -14,6 +22,7 @@ declare namespace Cloudflare {
     MCP_CALLS: WorkerEnv['MCP_CALLS'] & DurableObjectNamespace;
     SNAPSHOT_INDEX: WorkerEnv['SNAPSHOT_INDEX'] & DurableObjectNamespace;
     SOURCE: WorkerEnv['SOURCE'] & DurableObjectNamespace;
+    CATALOGUE: WorkerEnv['CATALOGUE'] & DurableObjectNamespace;
     APPROVALS: WorkerEnv['APPROVALS'] & DurableObjectNamespace;
     TEST_ISSUER_KEYS: string;
   }

@@ -4,6 +4,7 @@ import { RegisteredToolSchema, RegisterToolSchema } from '../../shared/registere
 import { checkValue, invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { SHARED } from '../objects/catalogue/shared-name.ts';
+import { cursorOf, nameInCursor } from '../tools/list.ts';
 import { wholeTool } from '../tools/registration.ts';
 import { catalogueCalls, SAFE, UNSAFE } from './object-calls.ts';
 import { emptyReply, reply } from './reply.ts';
@@ -50,6 +51,35 @@ const replaceSharedTool = defineRoute({
   },
 });
 
+const PAGE_LIMITS = { default: 100, max: 500 } as const;
+/** Definitions may be large. */
+const MAX_PAGE_CHARACTERS = 768 * 1024;
+
+export const SharedToolListSchema = z.object({
+  tools: z.array(RegisteredToolSchema),
+  next_cursor: z.string().nullable(),
+});
+
+const listSharedTools = defineRoute({
+  method: 'GET',
+  path: PATH,
+  operationId: 'listSharedTools',
+  summary: 'The tools for all tenants by name, also those that are broken or disabled',
+  access: OPERATOR,
+  query: z.strictObject({
+    limit: z.coerce.number().int().min(1).max(PAGE_LIMITS.max).default(PAGE_LIMITS.default),
+    cursor: z.string().min(1).max(512).optional().describe('`next_cursor` of the answer before.'),
+  }),
+  answers: { 200: { description: 'A page', content: { 'application/json': SharedToolListSchema } } },
+  errors: [],
+  handle: async (exchange, { query }) => {
+    const after = query.cursor === undefined ? null : nameInCursor(query.cursor);
+    const page = { after, limit: query.limit, maxCharacters: MAX_PAGE_CHARACTERS };
+    const { tools, next } = unwrap(await calls(exchange)((stub) => stub.listAll(page), SAFE));
+    return reply(200, { tools, next_cursor: next === null ? null : cursorOf(next) });
+  },
+});
+
 const getSharedTool = defineRoute({
   method: 'GET',
   path: `${PATH}/{name}`,
@@ -84,4 +114,10 @@ function calls({ env }: Exchange<'operator'>) {
   return catalogueCalls(env, SHARED);
 }
 
-export const operatorToolRoutes = [createSharedTool, replaceSharedTool, getSharedTool, removeSharedTool];
+export const operatorToolRoutes = [
+  listSharedTools,
+  createSharedTool,
+  replaceSharedTool,
+  getSharedTool,
+  removeSharedTool,
+];

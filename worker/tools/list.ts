@@ -29,7 +29,7 @@ export async function toolPage(
   },
 ): Promise<ToolPage> {
   const { category, cursor, limit } = query;
-  const after = cursor === undefined ? undefined : nameIn(cursor);
+  const after = cursor === undefined ? undefined : nameInCursor(cursor);
   const builtIn = after === undefined ? callableTools(principal) : [];
   const first = builtIn.filter((tool) => category === undefined || isInCategory(category, tool));
   // A page has at least one registered tool, or the walk would not go on.
@@ -51,11 +51,15 @@ export async function toolPage(
   );
   return {
     tools: [...first, ...listed.tools.map(definitionOf)],
-    nextCursor: listed.next === null ? null : toBase64Url(utf8(listed.next)),
+    nextCursor: listed.next === null ? null : cursorOf(listed.next),
   };
 }
 
-function nameIn(cursor: string): string {
+export function cursorOf(name: string): string {
+  return toBase64Url(utf8(name));
+}
+
+export function nameInCursor(cursor: string): string {
   const bytes = fromBase64Url(cursor);
   if (bytes === undefined) {
     throw invalid([{ path: 'query.cursor', expected: 'next_cursor of a former answer' }]);

@@ -1,6 +1,8 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
+import type * as z from 'zod';
 import { ExecutionSchema } from '../../../shared/execution.ts';
 import { RegisteredToolSchema } from '../../../shared/registered-tool.ts';
+import { SharedToolListSchema } from '../../../worker/routes/operator-tools.ts';
 import { ToolListSchema, ToolSearchSchema } from '../../../worker/routes/tools.ts';
 import { ALL_SCOPES, tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
@@ -90,6 +92,35 @@ describe('a tool of the operator', () => {
     expect((await api('DELETE', `${PATH}/person`, operator)).status).toBe(204);
     later();
     expect((await api('GET', '/v1/tools/person', { token: await tokenFor('acme') })).status).toBe(404);
+  });
+
+  test('is in the operator’s list, also when it is disabled, page by page', async () => {
+    for (const name of ['list-a', 'list-b', 'list-c']) {
+      const body = { kind: 'client', description: 'Of a list', disabled: name === 'list-b' };
+      expect((await api('PUT', `${PATH}/${name}`, { ...operator, body })).status).toBe(201);
+    }
+    const listed = new Map<string, string>();
+    let cursor: string | null = '';
+    while (cursor !== null) {
+      const page = await api('GET', `${PATH}?limit=1${cursor === '' ? '' : `&cursor=${cursor}`}`, operator);
+      const { tools, next_cursor }: z.infer<typeof SharedToolListSchema> = SharedToolListSchema.parse(
+        page.json,
+      );
+      expect(tools.length).toBeLessThanOrEqual(1);
+      for (const { name, status } of tools) listed.set(name, status);
+      cursor = next_cursor;
+    }
+    expect([...listed.keys()]).toEqual([...listed.keys()].toSorted());
+    expect(Object.fromEntries(listed)).toMatchObject({
+      'list-a': 'ready',
+      'list-b': 'disabled',
+      'list-c': 'ready',
+    });
+    expect(problemIn(await api('GET', `${PATH}?cursor=%21`, operator)).violations?.[0]?.path).toBe(
+      'query.cursor',
+    );
+    const token = await tokenFor('acme');
+    expect(problemIn(await api('GET', PATH, { token })).code).toBe('forbidden');
   });
 
   test('does not take the place of a tenant’s own, and comes when that goes', async () => {

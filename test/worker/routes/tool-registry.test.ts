@@ -1,3 +1,4 @@
+import { runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import * as z from 'zod';
@@ -274,6 +275,33 @@ describe('what cannot be called', () => {
     const problem = problemIn(await register({ ...ADD, ...change }));
     expect(problem.status).toBe(400);
     expect(problem.violations?.map((violation) => violation.path)).toContain(path);
+  });
+
+  test('a tool whose name a built-in one has by now says so, and the built-in one is called', async () => {
+    const refused = await register({ ...ADD, name: 'run' });
+    expect(problemIn(refused).violations).toMatchObject([
+      { path: 'body.name', expected: 'a name that no built-in tool has' },
+    ]);
+    const token = await scopes(ALL_SCOPES, 'longtime');
+    await registered({ ...ADD, name: 'runs' }, { token });
+    await runInDurableObject(env.CATALOGUE.get(env.CATALOGUE.idFromName('longtime')), (_, { storage }) => {
+      storage.sql.exec(
+        `UPDATE tool SET name = 'run', function_name = 'run', mcp_name = 'run', definition = json_set(definition, '$.name', 'run')`,
+      );
+    });
+    const shown = await api('GET', '/v1/tools/run', { token });
+    expect(RegisteredToolSchema.parse(shown.json)).toMatchObject({
+      status: 'broken',
+      reason: 'name: expected a name that no built-in tool has',
+    });
+    const list = await api('GET', '/v1/tools', { token });
+    const runs = ToolListSchema.parse(list.json).tools.filter(({ name }) => name === 'run');
+    expect(runs).toMatchObject([{ category: 'code', description: expect.stringContaining('file') }]);
+    const found = await api('GET', '/v1/tools/search?q=run%20a%20file', { token });
+    expect(ToolSearchSchema.parse(found.json).tools[0]).toMatchObject({ name: 'run', category: 'code' });
+    expect((await api('DELETE', '/v1/tools/run', { token })).status).toBe(204);
+    const after = await api('GET', '/v1/tools/search?q=run%20a%20file', { token });
+    expect(ToolSearchSchema.parse(after.json).tools[0]?.name).toBe('run');
   });
 
   test('R67: one of many is marked alone, and its neighbours are there', async () => {

@@ -6,6 +6,7 @@ import {
   MAX_TOOL_CHARACTERS_OF_A_TENANT,
   MAX_TOOL_VERSIONS,
   MAX_TOOLS_OF_A_TENANT,
+  nameFault,
   type RegisteredMany,
   type RegisteredTool,
   RegisteredToolSchema,
@@ -209,13 +210,20 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     this.#store.remove(name);
     this.#count = undefined;
     this.#characters = undefined;
+    if (nameFault(name) !== undefined) return;
     this.#index?.remove(name);
     this.#guarded?.delete(name);
   }
 
   async find(names: string[], kind: NameKind): Promise<Outcome<StoredTool[]>> {
     await this.#shared?.follow();
-    return success(names.flatMap((name) => this.#store.find(name, kind) ?? []));
+    const found = names.flatMap((name) => this.#store.find(name, kind) ?? []);
+    return success(found.filter(({ tool }) => nameFault(tool.name) === undefined));
+  }
+
+  async listAll(page: Parameters<CataloguePort['listAll']>[0]): Promise<Outcome<ListedTools>> {
+    const isEvery = () => true;
+    return success(this.#page({ ...page, order: 'name' }, { accepts: isEvery, takes: isEvery }));
   }
 
   async list({
@@ -233,22 +241,30 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     maxCharacters: number;
   }): Promise<Outcome<ListedTools>> {
     await this.#shared?.follow();
+    const bounds = { order, after, limit, maxCharacters };
     const accepts = this.#filter({ scopes, category, caller });
+    return success(this.#page(bounds, { accepts, takes: isCalled }));
+  }
+
+  #page(
+    { order, after, limit, maxCharacters }: Parameters<CataloguePort['listAll']>[0] & { order: NameKind },
+    { accepts, takes }: { accepts: (name: string) => boolean; takes: (tool: RegisteredTool) => boolean },
+  ): ListedTools {
     const tools: RegisteredTool[] = [];
     let last = after ?? '';
     let characters = 0;
     for (const { key, name } of this.#store.keysAfter(last, order)) {
       const tool = accepts(name) ? this.#store.find(name, 'name')?.tool : undefined;
-      if (tool === undefined) continue;
+      if (tool === undefined || !takes(tool)) continue;
       const length = JSON.stringify(tool).length;
       if (tools.length >= limit || (tools.length > 0 && characters + length > maxCharacters)) {
-        return success({ tools, next: last });
+        return { tools, next: last };
       }
       tools.push(tool);
       characters += length;
       last = key;
     }
-    return success({ tools, next: null });
+    return { tools, next: null };
   }
 
   async search({
@@ -260,7 +276,10 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     await this.#shared?.follow();
     const hits = this.#searched().search(query, { limit, accepts: this.#filter({ scopes, category }) });
     return success(
-      hits.map(({ id, score }) => ({ name: id, score, tool: this.#store.find(id, 'name')?.tool ?? null })),
+      hits.map(({ id, score }) => {
+        const tool = this.#store.find(id, 'name')?.tool;
+        return { name: id, score, tool: tool !== undefined && isCalled(tool) ? tool : null };
+      }),
     );
   }
 
@@ -298,6 +317,8 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   /** Follows a change in what is in memory already. */
   #note(tool: RegisteredTool): void {
     const { name, description, category } = tool;
+    // What stands under that name is the built-in one.
+    if (nameFault(name) !== undefined) return;
     if (tool.status !== 'ready') {
       this.#index?.remove(name);
       this.#guarded?.delete(name);
@@ -316,6 +337,11 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     this.#count ??= this.#store.count();
     return this.#count;
   }
+}
+
+/** Under the name of one that is not stands the built-in tool that took it. */
+function isCalled({ status }: RegisteredTool): boolean {
+  return status === 'ready';
 }
 
 async function namedPuts(tools: PutTool[]): Promise<NamedPut[]> {

@@ -85,6 +85,12 @@ export interface CataloguePort {
   list(
     input: ToolFilter & { order: NameKind; after: string | null; limit: number; maxCharacters: number },
   ): Promise<Outcome<ListedTools>>;
+  /** All by name, also what is broken or disabled, for whose catalogue it is. */
+  listAll(input: {
+    after: string | null;
+    limit: number;
+    maxCharacters: number;
+  }): Promise<Outcome<ListedTools>>;
   search(input: ToolFilter & { query: string; limit: number }): Promise<Outcome<SearchHit[]>>;
   putSource(input: PutSource): Promise<Outcome<{ source: ToolSource; isNew: boolean }>>;
   getSource(name: string): Promise<Outcome<StoredSource>>;

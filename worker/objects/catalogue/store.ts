@@ -1,6 +1,6 @@
 /** SQL of the catalogue: the tools of a tenant, and the versions that they had. */
 import * as z from 'zod';
-import { type RegisteredTool, RegisteredToolSchema } from '../../../shared/registered-tool.ts';
+import { nameFault, type RegisteredTool, RegisteredToolSchema } from '../../../shared/registered-tool.ts';
 import type { NameKind, StoredTool } from './port.ts';
 
 const SCHEMA = `
@@ -22,8 +22,14 @@ CREATE TABLE IF NOT EXISTS tool_version (
 ) WITHOUT ROWID;
 `;
 
+/** Its name may be a built-in tool's by now: then it is called no more, and says why. */
+function asItStands(tool: RegisteredTool): RegisteredTool {
+  const fault = nameFault(tool.name);
+  return fault === undefined ? tool : { ...tool, status: 'broken', reason: `name: expected ${fault}` };
+}
+
 const RowSchema = z.object({
-  definition: z.string().transform((text) => RegisteredToolSchema.parse(JSON.parse(text))),
+  definition: z.string().transform((text) => asItStands(RegisteredToolSchema.parse(JSON.parse(text)))),
   credentials: z.string().nullable(),
 });
 const KeySchema = z.object({ name: z.string(), key: z.string() });
