@@ -27,7 +27,7 @@ export const LimitSetSchema = z.strictObject({
   concurrent_executions: limit('Executions that have not ended, waiting ones included'),
   cpu_seconds_per_day: limit('CPU time of executions on one day in UTC'),
   egress_bytes_per_day: limit('Bytes that executions move through the way out on one day in UTC'),
-  storage_bytes: limit('Bytes that the edge keeps for sessions'),
+  storage_bytes: limit('Bytes that the edge keeps: output and results, snapshots and artifacts'),
 });
 export type LimitSet = z.infer<typeof LimitSetSchema>;
 
@@ -36,7 +36,7 @@ export const SessionBudgetSchema = z.strictObject({
   executions: limit('Executions that began'),
   cpu_seconds: limit('CPU time of executions'),
   egress_bytes: limit('Bytes that executions move through the way out'),
-  storage_bytes: limit('Bytes that the edge keeps for the session'),
+  storage_bytes: limit('Bytes of output and results that the edge keeps for the session'),
 });
 export type SessionBudget = z.infer<typeof SessionBudgetSchema>;
 

@@ -1,7 +1,9 @@
+import { runDurableObjectAlarm } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { ExecutionSchema } from '../../../shared/execution.ts';
 import { SessionSchema } from '../../../shared/session.ts';
+import { SnapshotSchema } from '../../../shared/snapshot-resource.ts';
 import { UsageReportSchema } from '../../../shared/tenant.ts';
 import { sessionObjectName } from '../../../worker/objects/session-name.ts';
 import { echo, type HostDouble, type Script } from '../../fixtures/host-double/host-double.ts';
@@ -267,6 +269,28 @@ describe('what is counted after the fact', () => {
     await api('DELETE', `/v1/sessions/${sessionId}`, { token });
     expect((await create(token)).status).toBe(201);
   });
+
+  test('storage: a snapshot counts with what is stored of it, until its bytes are gone', async () => {
+    const tenant = await tenantWith({});
+    const { token } = tenant;
+    const sessionId = await open(token);
+    const keep = () => api('POST', `/v1/sessions/${sessionId}/snapshots`, { token, body: { name: 'kept' } });
+    const kept = SnapshotSchema.parse((await keep()).json);
+    expect(kept.stored_bytes).toBeGreaterThan(0);
+    expect((await usageOf(tenant)).now.storage_bytes).toBe(kept.stored_bytes);
+    const limits = { tenant: { storage_bytes: kept.stored_bytes } };
+    await api('PUT', `/v1/tenants/${tenant.name}/limits`, { ...operator, body: limits });
+    expect(problemIn(await keep())).toMatchObject({
+      code: 'quota_exceeded',
+      limit: { name: 'storage_bytes', limit: kept.stored_bytes, used: kept.stored_bytes },
+    });
+    await api('DELETE', `/v1/snapshots/${kept.snapshot_id}`, { token });
+    await vi.waitFor(async () => {
+      await runDurableObjectAlarm(env.SNAPSHOT_INDEX.get(env.SNAPSHOT_INDEX.idFromName(tenant.name)));
+      expect((await usageOf(tenant)).now.storage_bytes).toBe(0);
+    });
+    expect((await keep()).status).toBe(201);
+  });
 });
 
 describe('the budget of a session', () => {
@@ -346,7 +370,6 @@ describe('usage', () => {
     const sessionId = await open(tenant.token);
     await run(tenant.token, sessionId, 'use 700 0');
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 31_000 });
-    const { runDurableObjectAlarm } = await import('cloudflare:test');
     const stub = env.SESSION.get(env.SESSION.idFromName(sessionObjectName(tenant.name, sessionId)));
     expect(await runDurableObjectAlarm(stub)).toBe(true);
     expect((await usageOf(tenant)).days).toMatchObject([{ cpu_seconds: 0.7 }]);

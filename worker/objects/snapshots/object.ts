@@ -7,6 +7,7 @@ import type { Env } from '../../env.ts';
 import { removeSome } from '../../snapshots/storage.ts';
 import { logWarning, messageOf } from '../log.ts';
 import { sessionObjectName } from '../session-name.ts';
+import { StorageBook } from '../storage-book.ts';
 import type { NamedSnapshot, NewSnapshot, SnapshotFacts, SnapshotsPort } from './port.ts';
 import { type SnapshotRow, SnapshotsStore } from './store.ts';
 import { snapshotView } from './view.ts';
@@ -25,9 +26,11 @@ const SWEEP_RETRY_MS = 30_000;
 
 export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort {
   readonly #store: SnapshotsStore;
+  readonly #book: StorageBook;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
+    this.#book = new StorageBook(env);
     this.#store = new SnapshotsStore(ctx.storage);
   }
 
@@ -41,15 +44,20 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
       );
     }
     const nowMs = Date.now();
+    const { tenant, subject, snapshotId } = snapshot;
     this.#store.add(snapshot, nowMs);
     await this.#wakeAt(nowMs + STALE_AFTER_MS);
-    return success(null);
+    // How large it gets nobody knows before: it begins while something is left.
+    const held = await this.#book.hold(tenant, { id: holdId(snapshotId), subject, bytes: 1 });
+    if (held.ok) this.#store.markTold(snapshotId, 1);
+    else this.#store.delete(snapshotId);
+    return held;
   }
 
   async complete(facts: SnapshotFacts): Promise<void> {
     const dueAtMs = Date.now() + HELD_FOR_MS;
     this.#store.complete(facts, dueAtMs);
-    await this.#wakeAt(dueAtMs);
+    await this.#wakeAt((await this.#tellTenant()) ? dueAtMs : Date.now() + SWEEP_RETRY_MS);
   }
 
   async find(subject: string, snapshotId: string): Promise<Outcome<NamedSnapshot>> {
@@ -108,10 +116,31 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
     for (const place of this.#store.sweptDue(nowMs, SWEEP_AT_ONCE)) {
       if (await removeSome(this.env.SNAPSHOTS, place)) this.#store.delete(place.snapshotId);
     }
+    const isTold = await this.#tellTenant();
     if (this.#store.removed(1).length > 0) return this.ctx.storage.setAlarm(Date.now());
-    const nextMs = this.#nextMs();
+    const nextMs = isTold ? this.#nextMs() : nowMs;
     if (nextMs === null) await this.ctx.storage.deleteAlarm();
     else await this.ctx.storage.setAlarm(Math.max(nextMs, nowMs + SWEEP_RETRY_MS));
+  }
+
+  /** What is stored of each counts against the tenant's limits; false where it has to be told again. */
+  async #tellTenant(): Promise<boolean> {
+    try {
+      for (const { snapshot_id: snapshotId, tenant, subject, bytes } of this.#store.untold(SWEEP_AT_ONCE)) {
+        const held = await this.#book.hold(tenant, {
+          id: holdId(snapshotId),
+          subject,
+          bytes,
+          isStored: true,
+        });
+        if (!held.ok) return false;
+        this.#store.markTold(snapshotId, bytes);
+      }
+    } catch (error: unknown) {
+      logWarning('storage_not_told', { detail: messageOf(error) });
+      return false;
+    }
+    return this.#store.untold(1).length === 0;
   }
 
   #nextMs(): number | null {
@@ -141,6 +170,10 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
     const set = await this.ctx.storage.getAlarm();
     if (set === null || set > atMs) await this.ctx.storage.setAlarm(atMs);
   }
+}
+
+function holdId(snapshotId: string): string {
+  return `snapshot:${snapshotId}`;
 }
 
 const BEGINNING = { createdAtMs: Number.MAX_SAFE_INTEGER, snapshotId: '' };

@@ -18,7 +18,9 @@ CREATE TABLE IF NOT EXISTS snapshot (
   stored_bytes INTEGER NOT NULL,
   facts TEXT,
   -- When it is looked at next: is a suspension held, did bytes come late.
-  due_at INTEGER
+  due_at INTEGER,
+  -- Bytes that the tenant was last told it takes; null before the first word.
+  told_bytes INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS snapshot_by_age ON snapshot (subject, created_at, snapshot_id);
 `;
@@ -36,6 +38,16 @@ export type SnapshotRow = z.infer<typeof RowSchema>;
 
 const PlaceSchema = RowSchema.pick({ tenant: true, snapshot_id: true });
 
+const UntoldSchema = z.object({
+  snapshot_id: z.string(),
+  tenant: z.string(),
+  subject: z.string(),
+  bytes: z.number(),
+});
+
+/** One that is being made takes a place: how many bytes it will take is not known before. */
+const TAKEN_BYTES = "CASE state WHEN 'making' THEN 1 WHEN 'swept' THEN 0 ELSE stored_bytes END";
+
 const UNFINISHED = "(state = 'making' OR (state = 'ready' AND kind = 'fork'))";
 const HELD = "(state = 'ready' AND kind = 'suspension')";
 
@@ -47,10 +59,12 @@ export class SnapshotsStore {
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
     this.#sql.exec(SCHEMA);
-    // An object of a former version has the table without it.
+    // An object of a former version has the table without them.
     const columns = this.#sql.exec("SELECT name FROM pragma_table_info('snapshot')").toArray();
-    if (!columns.some(({ name }) => name === 'due_at'))
-      this.#sql.exec('ALTER TABLE snapshot ADD COLUMN due_at INTEGER');
+    for (const column of ['due_at', 'told_bytes']) {
+      if (columns.some(({ name }) => name === column)) continue;
+      this.#sql.exec(`ALTER TABLE snapshot ADD COLUMN ${column} INTEGER`);
+    }
   }
 
   add({ snapshotId, sessionId, tenant, subject, kind, name }: NewSnapshot, nowMs: number): void {
@@ -146,6 +160,22 @@ export class SnapshotsStore {
     this.#sql.exec('DELETE FROM snapshot WHERE snapshot_id = ?', snapshotId);
   }
 
+  /** Those of which the tenant does not know yet what they take. */
+  untold(limit: number): z.infer<typeof UntoldSchema>[] {
+    return this.#sql
+      .exec(
+        `SELECT snapshot_id, tenant, subject, ${TAKEN_BYTES} AS bytes FROM snapshot
+         WHERE told_bytes IS NOT ${TAKEN_BYTES} LIMIT ?`,
+        limit,
+      )
+      .toArray()
+      .map((row) => UntoldSchema.parse(row));
+  }
+
+  markTold(snapshotId: string, bytes: number): void {
+    this.#sql.exec('UPDATE snapshot SET told_bytes = ? WHERE snapshot_id = ?', bytes, snapshotId);
+  }
+
   /** Those whose bytes are to go. */
   removed(limit: number): SnapshotPlace[] {
     return this.#places("state = 'removed' LIMIT ?", limit);
@@ -153,7 +183,7 @@ export class SnapshotsStore {
 
   /** Those whose bytes are looked for again. */
   sweptDue(nowMs: number, limit: number): SnapshotPlace[] {
-    return this.#places("state = 'swept' AND due_at <= ? LIMIT ?", nowMs, limit);
+    return this.#places("state = 'swept' AND told_bytes = 0 AND due_at <= ? LIMIT ?", nowMs, limit);
   }
 
   /** Begun before `beforeMs` and not completed, and suspensions whose session is to be asked again. */

@@ -15,6 +15,8 @@ import { BarStore } from './bars/store.ts';
 import { ApiKeys, refused } from './keys/keys.ts';
 import { ApiKeyStore } from './keys/store.ts';
 import type { AccountTerms, SessionAccount, Wanted } from './ledger/account.ts';
+import { Holds, type StorageHold } from './ledger/holds/holds.ts';
+import { HoldStore } from './ledger/holds/store.ts';
 import { daysFault, Ledger } from './ledger/ledger.ts';
 import { LedgerStore } from './ledger/store.ts';
 import { formatListCursor, parseListCursor } from './list-cursor.ts';
@@ -48,7 +50,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#store = new TenantStore(ctx.storage);
-    this.#ledger = new Ledger(new LedgerStore(ctx.storage));
+    this.#ledger = new Ledger(new LedgerStore(ctx.storage), new Holds(new HoldStore(ctx.storage)));
     this.#keys = new ApiKeys(new ApiKeyStore(ctx.storage));
     this.#bars = new BarStore(ctx.storage);
   }
@@ -101,6 +103,10 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
 
   async account(account: SessionAccount, wanted: Wanted | null): Promise<Outcome<AccountTerms>> {
     return this.#ledger.account(account, wanted, Date.now());
+  }
+
+  async holdStorage(hold: StorageHold): Promise<Outcome<null>> {
+    return this.#ledger.holdStorage(hold, Date.now());
   }
 
   async usage(tenant: string, range: { from: string; to: string }): Promise<Outcome<UsageReport>> {

@@ -7,6 +7,7 @@ import type { LabelTerm, SessionListSchema } from '../../../shared/session.ts';
 import type { TenantLimits, Usage, UsageReport } from '../../../shared/tenant.ts';
 import type { Bars } from './bars/bars.ts';
 import type { AccountTerms, SessionAccount, Wanted } from './ledger/account.ts';
+import type { StorageHold } from './ledger/holds/holds.ts';
 
 export type SessionList = z.infer<typeof SessionListSchema>;
 export type SessionListEntry = SessionList['sessions'][number];
@@ -67,6 +68,8 @@ export interface TenantPort {
   releaseSession(hold: Pick<SessionHold, 'sessionId' | 'holder'>): Promise<Outcome<null>>;
   /** Takes in how a session stands; with `wanted`, reserves that too or says what it would pass. */
   account(account: SessionAccount, wanted: Wanted | null): Promise<Outcome<AccountTerms>>;
+  /** Takes in what something stored takes; refused where more of it would pass a limit. */
+  holdStorage(hold: StorageHold): Promise<Outcome<null>>;
   /** Both days are within. */
   usage(tenant: string, range: { from: string; to: string }): Promise<Outcome<UsageReport>>;
   subjectUsage(day: string, page: { after: string; limit: number }): Promise<Outcome<SubjectUsage[]>>;

@@ -13,6 +13,7 @@ import {
 } from '../../../../shared/tenant.ts';
 import type { AccountTerms, SessionAccount, Wanted, WantedExecution } from './account.ts';
 import { type Claim, refusalOf } from './check.ts';
+import { type Holds, outputsHoldId, type StorageHold } from './holds/holds.ts';
 import { type Counts, Standing } from './standing.ts';
 import { type AccountRow, type DayRow, dayOf, type LedgerStore, WHOLE_TENANT } from './store.ts';
 
@@ -22,13 +23,24 @@ const HELD_MS = 180_000;
 const OVER_KEPT_MS = 2 * 86_400_000;
 const DAY_MS = 86_400_000;
 
+interface Scope {
+  scope: LimitScope;
+  whose: string;
+  limits: LimitSet;
+  counts: Readonly<Counts>;
+  /** What sessions keep in their rows, and what is held beside them. */
+  storedBytes: number;
+}
+
 export class Ledger {
   readonly #store: LedgerStore;
   readonly #standing = new Standing();
+  readonly #holds: Holds;
   #limits: TenantLimits;
 
-  constructor(store: LedgerStore) {
+  constructor(store: LedgerStore, holds: Holds) {
     this.#store = store;
+    this.#holds = holds;
     this.#limits = store.limits() ?? NO_LIMITS;
     for (const row of store.accountsThatCount()) this.#standing.changed(undefined, row);
   }
@@ -70,6 +82,29 @@ export class Ledger {
     if (known?.state !== 'held' || known.holder !== holder) return;
     this.#store.removeAccount(sessionId);
     this.#standing.changed(known, undefined);
+  }
+
+  /** Takes in what something stored takes, or says what more of it would pass. */
+  holdStorage(hold: StorageHold, nowMs: number): Outcome<null> {
+    const known = this.#holds.find(hold.id);
+    if (known !== undefined && hold.n <= known.n) return success(null);
+    const more = hold.bytes - (known?.bytes ?? 0);
+    if (more > 0 && hold.isStored !== true) {
+      const refused = refusalOf(this.#holdClaims(hold, more), nowMs);
+      if (refused !== undefined) return refused;
+    }
+    this.#holds.put(hold, nowMs);
+    return success(null);
+  }
+
+  #holdClaims({ subject, sessionId }: StorageHold, wanted: number): Claim[] {
+    const byScope = this.#scopes(subject).map(({ scope, limits, storedBytes }) => ({
+      ...storageClaim(scope, limits, storedBytes),
+      wanted,
+    }));
+    const account = sessionId === undefined ? undefined : this.#store.account(sessionId);
+    if (account === undefined) return byScope;
+    return [{ ...this.#sessionStorageClaim(account), wanted }, ...byScope];
   }
 
   /** There is a session now. */
@@ -151,7 +186,7 @@ export class Ledger {
         concurrent_sessions: sessions,
         suspended_sessions: suspended,
         concurrent_executions: open,
-        storage_bytes: storageBytes,
+        storage_bytes: storageBytes + this.#holds.bytes,
         reserved_cpu_seconds: reservedCpuMs / 1_000,
       },
       limits: this.#limits,
@@ -168,8 +203,8 @@ export class Ledger {
   }
 
   #refuseSession(subject: string, nowMs: number): Failure | undefined {
-    const stored = this.#scopes(subject).map(({ scope, limits, counts }) =>
-      storageClaim(scope, limits, counts.storageBytes),
+    const stored = this.#scopes(subject).map(({ scope, limits, storedBytes }) =>
+      storageClaim(scope, limits, storedBytes),
     );
     return refusalOf([...this.#placeClaims(subject), ...stored], nowMs);
   }
@@ -184,38 +219,40 @@ export class Ledger {
   #executionClaims(row: AccountRow, { cpuMs }: WantedExecution, nowMs: number): Claim[] {
     const day = dayOf(nowMs);
     const resetsAtMs = Date.parse(day) + DAY_MS;
-    const byScope = this.#scopes(row.subject).flatMap(({ scope, limits, counts, whose }): Claim[] => {
-      const today = this.#store.day(day, whose);
-      return [
-        {
-          name: 'concurrent_executions',
-          scope,
-          limit: limits.concurrent_executions,
-          used: counts.open,
-          wanted: 1,
-          resetsAtMs: null,
-        },
-        {
-          name: 'cpu_seconds_per_day',
-          scope,
-          limit: limits.cpu_seconds_per_day,
-          used: ((today?.cpu_ms ?? 0) + counts.reservedCpuMs) / 1_000,
-          reserved: counts.reservedCpuMs / 1_000,
-          wanted: cpuMs / 1_000,
-          resetsAtMs,
-        },
-        {
-          name: 'egress_bytes_per_day',
-          scope,
-          limit: limits.egress_bytes_per_day,
-          used: today?.egress_bytes ?? 0,
-          // How much it will move nobody knows before: it begins while something is left.
-          wanted: 1,
-          resetsAtMs,
-        },
-        storageClaim(scope, limits, counts.storageBytes),
-      ];
-    });
+    const byScope = this.#scopes(row.subject).flatMap(
+      ({ scope, limits, counts, storedBytes, whose }): Claim[] => {
+        const today = this.#store.day(day, whose);
+        return [
+          {
+            name: 'concurrent_executions',
+            scope,
+            limit: limits.concurrent_executions,
+            used: counts.open,
+            wanted: 1,
+            resetsAtMs: null,
+          },
+          {
+            name: 'cpu_seconds_per_day',
+            scope,
+            limit: limits.cpu_seconds_per_day,
+            used: ((today?.cpu_ms ?? 0) + counts.reservedCpuMs) / 1_000,
+            reserved: counts.reservedCpuMs / 1_000,
+            wanted: cpuMs / 1_000,
+            resetsAtMs,
+          },
+          {
+            name: 'egress_bytes_per_day',
+            scope,
+            limit: limits.egress_bytes_per_day,
+            used: today?.egress_bytes ?? 0,
+            // How much it will move nobody knows before: it begins while something is left.
+            wanted: 1,
+            resetsAtMs,
+          },
+          storageClaim(scope, limits, storedBytes),
+        ];
+      },
+    );
     return [...this.#sessionClaims(row, cpuMs), ...byScope];
   }
 
@@ -235,21 +272,39 @@ export class Ledger {
       of('executions', row.executions + row.open, 1),
       of('cpu_seconds', row.cpu_ms / 1_000 + reserved, cpuMs / 1_000, reserved),
       of('egress_bytes', row.egress_bytes, 1),
-      of('storage_bytes', row.storage_bytes, 1),
+      this.#sessionStorageClaim(row),
     ];
   }
 
-  #scopes(
-    subject: string,
-  ): { scope: LimitScope; whose: string; limits: LimitSet; counts: Readonly<Counts> }[] {
+  #sessionStorageClaim(row: AccountRow): Claim {
+    const outputs = this.#holds.find(outputsHoldId(row.session_id))?.bytes ?? 0;
+    return {
+      name: 'storage_bytes',
+      scope: 'session',
+      limit: this.#limits.session.storage_bytes,
+      used: row.storage_bytes + outputs,
+      wanted: 1,
+      resetsAtMs: null,
+    };
+  }
+
+  #scopes(subject: string): Scope[] {
+    const [own, all] = [this.#standing.of(subject), this.#standing.tenant];
     return [
       {
         scope: 'subject',
         whose: subject,
         limits: this.limitsOf(subject),
-        counts: this.#standing.of(subject),
+        counts: own,
+        storedBytes: own.storageBytes + this.#holds.of(subject),
       },
-      { scope: 'tenant', whose: WHOLE_TENANT, limits: this.#limits.tenant, counts: this.#standing.tenant },
+      {
+        scope: 'tenant',
+        whose: WHOLE_TENANT,
+        limits: this.#limits.tenant,
+        counts: all,
+        storedBytes: all.storageBytes + this.#holds.bytes,
+      },
     ];
   }
 
