@@ -3,8 +3,11 @@ import { defineConfig } from 'vitest/config';
 import { workerTestBindings } from './test/fixtures/worker-test-bindings.ts';
 
 const REAL_TIMEOUT_MS = 120_000;
+/** For tests that run parts of an agent in their own process. */
+const setupFiles = ['./test/fixtures/digest-library.ts'];
 /** What runs real sandboxes runs alone: two such files at once would measure each other. */
 const serial = {
+  setupFiles,
   fileParallelism: false,
   testTimeout: REAL_TIMEOUT_MS,
   hookTimeout: REAL_TIMEOUT_MS,
@@ -18,6 +21,7 @@ export default defineConfig({
         test: {
           name: 'node',
           environment: 'node',
+          setupFiles,
           // A bound on hanging, not on speed: these files run beside each other on a busy machine.
           testTimeout: 30_000,
           include: ['test/*.test.ts', 'test/{shared,host-agent,scripts,bench}/**/*.test.ts'],

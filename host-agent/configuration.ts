@@ -26,6 +26,7 @@ const EnvironmentSchema = z.object({
   SANDGATE_RUNSC: Path,
   SANDGATE_IMAGES_DIR: Path,
   SANDGATE_GUEST_DIR: Path,
+  SANDGATE_DIGEST_LIBRARY: Path,
   SANDGATE_CAPACITY: Count.default(
     Math.max(1, Math.floor((totalmem() * HOST_MEMORY_SHARE) / DEFAULT_SANDBOX_BYTES)),
   ),
@@ -58,6 +59,7 @@ export interface Configuration {
   runscPath: string;
   imagesDir: string;
   guestDir: string;
+  digestLibrary: string;
   capacity: number;
   cgroupParent: string;
   caps: ResourceLimits;
@@ -91,6 +93,7 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Outcome<Confi
     runscPath: resolve(values.SANDGATE_RUNSC),
     imagesDir: resolve(values.SANDGATE_IMAGES_DIR),
     guestDir: resolve(values.SANDGATE_GUEST_DIR),
+    digestLibrary: resolve(values.SANDGATE_DIGEST_LIBRARY),
     capacity: values.SANDGATE_CAPACITY,
     // What is found below it at start is removed, so no two agents may share it.
     cgroupParent: values.SANDGATE_CGROUP_PARENT ?? defaultCgroupParent(hostDir),

@@ -1,6 +1,7 @@
 /** Entry of the host agent. It refuses to start where it cannot isolate: guest code never runs on the host itself. */
 import { readConfiguration } from './configuration.ts';
 import { runDaemon } from './daemon.ts';
+import { loadDigestLibrary } from './digest/library.ts';
 
 const stopping = new AbortController();
 // The second signal does not wait for what runs; SIGINT, which a person sends, never does.
@@ -25,6 +26,8 @@ async function main(): Promise<number> {
   if (process.getuid?.() !== 0) return refuse('must run as root, to make cgroups and mounts for sandboxes');
   const configuration = readConfiguration(process.env);
   if (!configuration.ok) return refuse(configuration.detail);
+  const loaded = loadDigestLibrary(configuration.value.digestLibrary);
+  if (!loaded.ok) return refuse(loaded.detail);
   const ended = await runDaemon(configuration.value, {
     stopping: stopping.signal,
     hurrying: hurrying.signal,

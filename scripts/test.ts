@@ -25,6 +25,7 @@ await runMain(async () => {
       SANDGATE_RUNSC: installation.runscPath,
       SANDGATE_IMAGES_DIR: installation.imagesDir,
       SANDGATE_GUEST_DIR: installation.guestDir,
+      SANDGATE_DIGEST_LIBRARY: installation.digestLibrary,
     });
     const count = await readTestReport(reportPath);
     if (count === undefined)

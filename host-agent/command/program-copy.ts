@@ -7,7 +7,7 @@ import { CommandFailure } from './failure.ts';
 
 const SOURCES = ['host-agent', 'shared', 'images', 'package.json', 'LICENSE'];
 /** What host-agent/ and shared/ import; a test holds this list to the imports. */
-export const HOST_PACKAGES: readonly string[] = ['hash-wasm', 'jose', 'pino', 'prom-client', 'undici', 'zod'];
+export const HOST_PACKAGES: readonly string[] = ['jose', 'pino', 'prom-client', 'undici', 'zod'];
 
 const PackageSchema = z.object({ dependencies: z.record(z.string(), z.string()).default({}) });
 

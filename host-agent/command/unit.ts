@@ -23,7 +23,7 @@ const CAPABILITIES = [
   'CAP_SYS_CHROOT',
 ];
 
-export type UnitPaths = Pick<Installation, 'runscPath' | 'imagesDir' | 'guestDir'>;
+export type UnitPaths = Pick<Installation, 'runscPath' | 'imagesDir' | 'guestDir' | 'digestLibrary'>;
 
 export function unitText(layout: Layout, paths: UnitPaths): string {
   const at = (path: string): string => insideRoot(layout, path);
@@ -43,6 +43,7 @@ Environment=SANDGATE_STATE_DIR=${at(layout.stateDir)}
 Environment=SANDGATE_RUNSC=${at(paths.runscPath)}
 Environment=SANDGATE_IMAGES_DIR=${at(paths.imagesDir)}
 Environment=SANDGATE_GUEST_DIR=${at(paths.guestDir)}
+Environment=SANDGATE_DIGEST_LIBRARY=${at(paths.digestLibrary)}
 Environment=SANDGATE_DRAIN_TIMEOUT_S=${DRAIN_TIMEOUT_S}
 EnvironmentFile=${at(layout.settingsPath)}
 Restart=always

@@ -1,6 +1,5 @@
 /** Makes a sandbox of a snapshot, and goes on with the call that ran in it once the edge agrees, or stops it before. */
 import { failure, type Outcome, success } from '../../shared/errors.ts';
-import type { StreamName } from '../../shared/execution.ts';
 import type { GrantClaims } from '../../shared/grant.ts';
 import { RESTORE_TIMEOUT_MS, type RestorePayload } from '../../shared/snapshot.ts';
 import type { CarriedRun, HostState } from '../execution/carried.ts';
@@ -8,7 +7,6 @@ import { OutputRecorder } from '../execution/output-recorder.ts';
 import { PendingOutput } from '../execution/pending-output.ts';
 import { ProgramCalls } from '../execution/program-calls.ts';
 import type { HostedSession } from '../execution/session.ts';
-import { loadDigests, type StreamDigest } from '../execution/stream-digest.ts';
 import type { Uplink } from '../execution/uplink.ts';
 import type { StartedEntry } from '../journal/entries.ts';
 import type { Journal } from '../journal/journal.ts';
@@ -48,7 +46,6 @@ export async function restoreSession(
       // As every start: on disk before anything of it runs here.
       const journaled = await journal.started(run.started);
       if (!journaled.ok) return journaled;
-      await run.load();
     }
     const runOf = (tool: string): RestoredRun | undefined =>
       runs.find(({ started }) => started.tool === tool);
@@ -86,7 +83,6 @@ class RestoredRun {
   /** Of a program. */
   readonly calls: ProgramCalls | null;
   readonly #run: CarriedRun;
-  #digests: Record<StreamName, StreamDigest> | undefined;
 
   constructor(run: CarriedRun, { epoch }: GrantClaims, { sandbox }: HostState) {
     this.#run = run;
@@ -94,14 +90,10 @@ class RestoredRun {
     this.started = { ...run.started, epoch, former_hosts: run.hosts };
   }
 
-  async load(): Promise<void> {
-    this.#digests = await loadDigests(this.#run.output);
-  }
-
   adopt(running: RunningExecution, session: HostedSession, uplink: Uplink): void {
     const { execution_id: executionId } = this.started;
     const recorder = new OutputRecorder({ executionId, relay: this.#run.relay, uplink });
-    if (this.#digests !== undefined) recorder.goOnFrom(this.#run.output, this.#digests);
+    recorder.goOnFrom(this.#run.output);
     this.output.attach(recorder.write);
     this.calls?.begin(running, uplink);
     session.adopt(this.started, this.#run, { running, recorder, calls: this.calls });

@@ -4,9 +4,9 @@ import { RelaySchema } from '../../shared/grant.ts';
 import { HostIdSchema } from '../../shared/ids.ts';
 import { INLINE_TAIL_BYTES, STDIN_WINDOW_BYTES } from '../../shared/limits.ts';
 import { FormerHostsSchema } from '../../shared/receipt.ts';
+import { CarriedDigestSchema } from '../digest/stream-digest.ts';
 import { StartedEntrySchema } from '../journal/entries.ts';
 import { CarriedSandboxSchema } from '../sandbox/checkpoint/carried.ts';
-import { CarriedDigestSchema } from './stream-digest.ts';
 
 const MAX_RUNS = 8;
 const BASE64_GROWTH = 1.4;

@@ -10,8 +10,8 @@ import {
   MAX_FRAME_PAYLOAD_BYTES,
   OUTPUT_FRAME_BYTES,
 } from '../../shared/limits.ts';
+import { StreamDigest } from '../digest/stream-digest.ts';
 import type { CarriedOutput, CarriedStream } from './carried.ts';
-import { StreamDigest } from './stream-digest.ts';
 import { StreamQueue } from './stream-queue.ts';
 import { TailRing } from './tail-ring.ts';
 import type { OutgoingFrame, Uplink } from './uplink.ts';
@@ -104,12 +104,12 @@ export class OutputRecorder {
   }
 
   /** Before anything is written. */
-  goOnFrom(carried: CarriedOutput, digests: Record<StreamName, StreamDigest>): void {
+  goOnFrom(carried: CarriedOutput): void {
     for (const name of ['stdout', 'stderr'] as const) {
-      const { total_bytes, queue, tail } = carried[name];
+      const { total_bytes, digest, queue, tail } = carried[name];
       const stream = this.#streams[name];
       stream.totalBytes = total_bytes;
-      stream.digest = digests[name];
+      stream.digest = new StreamDigest(digest);
       stream.queue.goOnFrom(queue);
       stream.ring.push(Buffer.from(tail, 'base64'));
     }

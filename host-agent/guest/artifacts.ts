@@ -1,16 +1,9 @@
 /** What runs inside a sandbox, and how each piece is made from the sources in this folder. */
+import type { Artifact } from '../setup/compiled-folder.ts';
+
 const STRICT = ['-Os', '-s', '-std=c11', '-D_GNU_SOURCE', '-Wall', '-Wextra', '-Werror'] as const;
 
-export interface GuestArtifact {
-  /** Relative to this folder. */
-  readonly source: string;
-  /** Relative to the guest folder, which a sandbox sees as `/sandgate`. */
-  readonly target: string;
-  /** Arguments of musl-gcc before `-o target source`; null: copied as it is. */
-  readonly compile: readonly string[] | null;
-}
-
-export const GUEST_ARTIFACTS: readonly GuestArtifact[] = [
+export const GUEST_ARTIFACTS: readonly Artifact[] = [
   { source: 'supervisor.c', target: 'supervisor', compile: ['-static', ...STRICT] },
   { source: 'files.c', target: 'files', compile: ['-static', ...STRICT] },
   { source: 'egress.c', target: 'egress', compile: ['-static', ...STRICT] },

@@ -1,20 +1,21 @@
 /** Everything a fresh machine needs, in order; each step does nothing when its result is there already. */
 import { mkdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { DIGEST_ARTIFACTS, DIGEST_LIBRARY } from '../digest/artifacts.ts';
 import { GUEST_ARTIFACTS } from '../guest/artifacts.ts';
 import { type ImportedImage, importImage } from '../images/import/import-image.ts';
 import type { ImageSource } from '../images/import/source.ts';
 import { ImageRefusal } from '../images/refusal.ts';
 import { waitForLock } from '../process/lock-file.ts';
 import { installAptPackages, updateAptLists } from './apt-packages.ts';
+import { installFolder } from './compiled-folder.ts';
 import { type DebianArchive, debianArchive } from './debian-archive.ts';
 import { SetupFailure } from './failure.ts';
-import { installGuest } from './guest.ts';
 import { type BuiltImage, installImage, recipeNames } from './image.ts';
 import { removeLeftovers } from './leftovers.ts';
 import { type Machine, requireMachine, requireRoot } from './machine.ts';
 import { installRunsc } from './runsc.ts';
-import type { Progress } from './step.ts';
+import type { Outcome, Progress } from './step.ts';
 
 /** Every host has it. */
 export const DEFAULT_IMAGE = 'python';
@@ -30,6 +31,8 @@ export type Installation = {
   imagesDir: string;
   /** Holds `supervisor`, `files` and `kernels/`. */
   guestDir: string;
+  /** What the agent's own process loads to make digests. */
+  digestLibrary: string;
   image: BuiltImage;
 };
 
@@ -52,13 +55,34 @@ export async function setUp(
       installImage({ recipePath, cacheDir, archive: () => archive(detail) }, detail),
     );
     const guestDir = await progress.step('guest programs', (detail) =>
-      installGuest(
-        { sourceDir: join(repositoryDir, 'host-agent/guest'), artifacts: GUEST_ARTIFACTS, cacheDir },
+      installFolder(
+        {
+          name: 'guest',
+          sourceDir: join(repositoryDir, 'host-agent/guest'),
+          artifacts: GUEST_ARTIFACTS,
+          cacheDir,
+        },
         detail,
       ),
     );
-    return { runscPath, imagesDir: join(cacheDir, 'images'), guestDir, image };
+    const digestLibrary = await progress.step('digest library', (detail) =>
+      installDigestLibrary({ repositoryDir, cacheDir }, detail),
+    );
+    return { runscPath, imagesDir: join(cacheDir, 'images'), guestDir, digestLibrary, image };
   });
+}
+
+/** Gives its path. */
+export async function installDigestLibrary(
+  { repositoryDir, cacheDir }: SetupPlaces,
+  detail: (text: string) => void,
+): Promise<Outcome<string>> {
+  const sourceDir = join(repositoryDir, 'host-agent/digest');
+  const { value, did } = await installFolder(
+    { name: 'digest', sourceDir, artifacts: DIGEST_ARTIFACTS, cacheDir },
+    detail,
+  );
+  return { value: join(value, DIGEST_LIBRARY), did };
 }
 
 /** Puts further images of the repository into the store, beside the one that every set-up has. */

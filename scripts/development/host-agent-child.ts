@@ -29,6 +29,7 @@ export function hostAgentChild(options: HostAgentChildOptions): SupervisedChild 
       SANDGATE_RUNSC: installation.runscPath,
       SANDGATE_IMAGES_DIR: installation.imagesDir,
       SANDGATE_GUEST_DIR: installation.guestDir,
+      SANDGATE_DIGEST_LIBRARY: installation.digestLibrary,
       ...(options.enrollmentToken === undefined
         ? {}
         : { SANDGATE_ENROLLMENT_TOKEN: options.enrollmentToken }),

@@ -7,6 +7,7 @@ const ENVIRONMENT = {
   SANDGATE_RUNSC: '/usr/bin/runsc',
   SANDGATE_IMAGES_DIR: '/var/cache/images',
   SANDGATE_GUEST_DIR: '/var/cache/guest',
+  SANDGATE_DIGEST_LIBRARY: '/var/cache/digest/sha256.node',
 };
 
 describe('the configuration of the agent', () => {

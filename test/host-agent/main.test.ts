@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { lockState } from '../../host-agent/journal/state-lock.ts';
+import { digestLibraryPath } from '../fixtures/digest-library.ts';
 
 const MAIN = fileURLToPath(new URL('../../host-agent/main.ts', import.meta.url));
 
@@ -25,6 +26,7 @@ function start(environment: Record<string, string> = {}): { code: number | null;
       SANDGATE_RUNSC: '/nonexistent/runsc',
       SANDGATE_IMAGES_DIR: stateDir,
       SANDGATE_GUEST_DIR: stateDir,
+      SANDGATE_DIGEST_LIBRARY: digestLibraryPath,
       ...environment,
     },
   });

@@ -23,6 +23,7 @@ function unit(root: string): string {
     runscPath: `${layout.cacheDir}/runsc/runsc`,
     imagesDir: layout.imagesDir,
     guestDir: `${layout.cacheDir}/guest`,
+    digestLibrary: `${layout.cacheDir}/digest/sha256.node`,
   });
 }
 

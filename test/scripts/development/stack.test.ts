@@ -13,6 +13,7 @@ const installation = {
   runscPath: '/absent/runsc',
   imagesDir: '/absent/images',
   guestDir: '/absent/guest',
+  digestLibrary: '/absent/sha256.node',
   image: { name: 'python', digest: `sha256:${'0'.repeat(64)}`, rootfsPath: '/absent/rootfs' },
 };
 

@@ -2,10 +2,14 @@ import { execFileSync } from 'node:child_process';
 import { appendFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { type GuestRequest, guestDigest, installGuest } from '../../../host-agent/setup/guest.ts';
+import {
+  type FolderRequest,
+  folderDigest,
+  installFolder,
+} from '../../../host-agent/setup/compiled-folder.ts';
 import { temporaryFolder } from '../../scripts/temporary-folder.ts';
 
-function guestSources(): GuestRequest {
+function guestSources(): FolderRequest {
   const sourceDir = temporaryFolder();
   mkdirSync(join(sourceDir, 'kernels'));
   writeFileSync(join(sourceDir, 'word.h'), '#define WORD "guest"\n');
@@ -15,6 +19,7 @@ function guestSources(): GuestRequest {
   );
   writeFileSync(join(sourceDir, 'kernels/python.py'), 'print(1)\n');
   return {
+    name: 'guest',
     sourceDir,
     cacheDir: temporaryFolder(),
     artifacts: [
@@ -23,7 +28,7 @@ function guestSources(): GuestRequest {
     ],
   };
 }
-const install = (request: GuestRequest) => installGuest(request, () => {});
+const install = (request: FolderRequest) => installFolder(request, () => {});
 
 describe('the guest folder', () => {
   test('holds programs that run and kernels as they are', async () => {
@@ -57,9 +62,9 @@ describe('the guest folder', () => {
     'has another name when %s changes',
     async (path) => {
       const request = guestSources();
-      const before = await guestDigest(request);
+      const before = await folderDigest(request);
       appendFileSync(join(request.sourceDir, path), '\n');
-      expect(await guestDigest(request)).not.toBe(before);
+      expect(await folderDigest(request)).not.toBe(before);
     },
   );
 
@@ -73,6 +78,6 @@ describe('the guest folder', () => {
   test('a missing source is named', async () => {
     const request = guestSources();
     rmSync(join(request.sourceDir, 'hello.c'));
-    await expect(install(request)).rejects.toThrow('guest source hello.c is missing');
+    await expect(install(request)).rejects.toThrow('source hello.c is missing');
   });
 });

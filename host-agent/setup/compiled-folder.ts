@@ -1,8 +1,7 @@
-/** Compiles the programs that run inside a sandbox and lays them beside the language kernels. */
+/** Folders that set-up makes of sources of this repository: compiled programs, and files that lie beside them as they are. */
 import { createHash } from 'node:crypto';
 import { chmod, copyFile, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { GuestArtifact } from '../guest/artifacts.ts';
 import { run } from '../process/run-command.ts';
 import { SetupFailure } from './failure.ts';
 import { failureReason } from './failure-reason.ts';
@@ -13,20 +12,35 @@ const COMPILER = 'musl-gcc';
 /** Written last, with the digest of each file: a folder without it is not whole. */
 const LIST_FILE = 'artifacts.json';
 
-export type GuestRequest = { sourceDir: string; artifacts: readonly GuestArtifact[]; cacheDir: string };
+export interface Artifact {
+  /** Relative to the folder of the sources. */
+  readonly source: string;
+  /** Relative to the folder that is made. */
+  readonly target: string;
+  /** Arguments of musl-gcc before `-o target source`; null: copied as it is. */
+  readonly compile: readonly string[] | null;
+}
+
+export type FolderRequest = {
+  /** What the folder is of, as its parent in the cache is called. */
+  name: 'guest' | 'digest';
+  sourceDir: string;
+  artifacts: readonly Artifact[];
+  cacheDir: string;
+};
 
 /** The folder is named by the digest of what it is made from, so it never changes under a running sandbox. */
-export async function installGuest(
-  request: GuestRequest,
+export async function installFolder(
+  request: FolderRequest,
   detail: (text: string) => void,
 ): Promise<Outcome<string>> {
-  const digest = await guestDigest(request);
-  const target = join(request.cacheDir, 'guest', digest);
+  const digest = await folderDigest(request);
+  const target = join(request.cacheDir, request.name, digest);
   if (await isWhole(target)) return { value: target, did: `${digest.slice(0, 12)}, cached` };
 
   const workParent = join(request.cacheDir, 'work');
   await mkdir(workParent, { recursive: true });
-  const workDir = await mkdtemp(join(workParent, 'guest-'));
+  const workDir = await mkdtemp(join(workParent, `${request.name}-`));
   try {
     await chmod(workDir, 0o755);
     await makeArtifacts(request, workDir, detail);
@@ -40,7 +54,7 @@ export async function installGuest(
 }
 
 async function makeArtifacts(
-  { sourceDir, artifacts }: GuestRequest,
+  { sourceDir, artifacts }: FolderRequest,
   dir: string,
   detail: (text: string) => void,
 ): Promise<void> {
@@ -63,13 +77,13 @@ async function makeArtifacts(
 }
 
 /** Over the list of artifacts, their sources, and every header they may include. */
-export async function guestDigest({ sourceDir, artifacts }: GuestRequest): Promise<string> {
+export async function folderDigest({ sourceDir, artifacts }: FolderRequest): Promise<string> {
   const headers = (await readdir(sourceDir)).filter((name) => name.endsWith('.h'));
   const paths = [...new Set([...artifacts.map((artifact) => artifact.source), ...headers])].sort();
   const hash = createHash('sha256').update(JSON.stringify([COMPILER, artifacts]));
   for (const path of paths) {
     const bytes = await readFile(join(sourceDir, path)).catch(() => {
-      throw new SetupFailure(`guest source ${path} is missing in ${sourceDir}`);
+      throw new SetupFailure(`source ${path} is missing in ${sourceDir}`);
     });
     hash.update(JSON.stringify([path, bytes.length])).update(bytes);
   }
