@@ -16,7 +16,7 @@ import { ControlLink } from './control-link.ts';
 import { EdgeLinks } from './edge-links.ts';
 import { type HostIdentity, identityOf } from './enrolment.ts';
 import { KeyRing } from './key-ring.ts';
-import { Lease, type LeaseTiming } from './lease.ts';
+import { Lease, type LeaseClocks } from './lease.ts';
 import { CLOSE_GOING_AWAY, type LinkTiming } from './link-socket.ts';
 import { reconnectDelayMs } from './reconnect-delay.ts';
 import { verifySignature } from './verify-signature.ts';
@@ -34,7 +34,7 @@ export interface AgentOptions {
   onJournalWrite?: (durationMs: number, bytes: number) => void;
   timing?: Partial<LinkTiming>;
   abandonAfterMs?: number;
-  lease?: Partial<LeaseTiming>;
+  leaseClocks?: LeaseClocks;
   signal: AbortSignal;
 }
 
@@ -133,7 +133,7 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
   const ready = new Promise<void>((resolve) => {
     setReady = resolve;
   });
-  const lease = new Lease({ ...options.lease, onChange: (state) => attachments.setLease(state) });
+  const lease = new Lease({ ...options.leaseClocks, onChange: (state) => attachments.setLease(state) });
   const control = new ControlLink({
     hostId,
     agentVersion: options.agentVersion,

@@ -8,24 +8,22 @@ import { HOST_LEASE_END_MS, HOST_LEASE_MS } from '../../shared/limits.ts';
 /** `held`: as usual. `lapsed`: everything stands still. `ended`: what there was is gone, until the edge is back. */
 export type LeaseState = 'held' | 'lapsed' | 'ended';
 
-export interface LeaseTiming {
-  lapseAfterMs: number;
-  endAfterMs: number;
-}
-
-export interface LeaseOptions extends Partial<LeaseTiming> {
-  onChange: (state: LeaseState) => void;
+export interface LeaseClocks {
   now?: () => number;
   /** Counts on while the machine is suspended, which the monotonic clock may not; its unit is a whole second here and there. */
   bootClock?: () => number;
 }
 
+export interface LeaseOptions extends LeaseClocks {
+  onChange: (state: LeaseState) => void;
+}
+
 const BOOT_CLOCK_UNIT_MS = 1_000;
+/** Timers stand still with a machine that is suspended: soon after it goes on, the clock that did not is looked at. */
+const LOOK_MS = 1_000;
 
 export class Lease {
   readonly #onChange: (state: LeaseState) => void;
-  readonly #lapseAfterMs: number;
-  readonly #endAfterMs: number;
   readonly #now: () => number;
   readonly #bootClock: () => number;
   #renewed: { atMs: number; bootMs: number } | undefined;
@@ -34,15 +32,8 @@ export class Lease {
 
   constructor(options: LeaseOptions) {
     this.#onChange = options.onChange;
-    this.#lapseAfterMs = options.lapseAfterMs ?? HOST_LEASE_MS;
-    this.#endAfterMs = options.endAfterMs ?? HOST_LEASE_END_MS;
     this.#now = options.now ?? (() => performance.now());
     this.#bootClock = options.bootClock ?? (() => uptime() * 1_000);
-  }
-
-  get state(): LeaseState {
-    this.#judge();
-    return this.#state;
   }
 
   /** The edge has heard what was sent at `sentAtMs`: it counts from then or later, and so may this host. */
@@ -69,10 +60,10 @@ export class Lease {
     clearTimeout(this.#timer);
     if (this.#renewed === undefined) return;
     const silentMs = this.#silentMs;
-    const next = silentMs < this.#lapseAfterMs ? 'held' : silentMs < this.#endAfterMs ? 'lapsed' : 'ended';
+    const next = silentMs < HOST_LEASE_MS ? 'held' : silentMs < HOST_LEASE_END_MS ? 'lapsed' : 'ended';
     if (next !== 'ended') {
-      const leftMs = (next === 'held' ? this.#lapseAfterMs : this.#endAfterMs) - silentMs;
-      this.#timer = setTimeout(() => this.#judge(), Math.max(1, Math.ceil(leftMs))).unref();
+      const leftMs = Math.ceil((next === 'held' ? HOST_LEASE_MS : HOST_LEASE_END_MS) - silentMs);
+      this.#timer = setTimeout(() => this.#judge(), Math.min(Math.max(1, leftMs), LOOK_MS)).unref();
     }
     if (next === this.#state) return;
     this.#state = next;

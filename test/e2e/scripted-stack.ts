@@ -49,7 +49,7 @@ export class ScriptedStack {
 
   /** `edgeUrl` is where it dials: the edge itself, or a proxy before it. */
   async addHost(
-    options: Partial<Pick<AgentOptions, 'timing' | 'lease' | 'edgeUrl'>> & { capacity?: number } = {},
+    options: Partial<Pick<AgentOptions, 'timing' | 'edgeUrl'>> & { capacity?: number } = {},
   ): Promise<ScriptedHost> {
     const { capacity = 64, edgeUrl = this.stack.url, ...rest } = options;
     const sandboxes = new ScriptedSandboxes({ capacity });
