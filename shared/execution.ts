@@ -5,6 +5,7 @@ import { EnvelopeSchema } from './dsse.ts';
 import { ExecutionIdSchema, SessionIdSchema } from './ids.ts';
 import { ExecutionStatusSchema } from './lifecycle.ts';
 import { DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS } from './limits.ts';
+import { RollbackPolicySchema } from './rollback.ts';
 
 /** Body of `POST /v1/sessions/{id}/execute`. `arguments` is checked against the tool's own schema afterwards. */
 export const ExecuteSchema = z.strictObject({
@@ -17,6 +18,9 @@ export const ExecuteSchema = z.strictObject({
   stdin: z.boolean().optional(),
   /** How `stdout` and `stderr` are given: text with U+FFFD for bytes that are not UTF-8, or base64. */
   encoding: z.enum(['utf-8', 'base64']).default('utf-8'),
+  rollback: RollbackPolicySchema.optional().describe(
+    '`on_failure`: the call runs alone, and where it ends as failed, timeout, oom or crashed the session is as it was before it. By default what the session says.',
+  ),
 });
 export type Execute = z.infer<typeof ExecuteSchema>;
 
@@ -75,6 +79,8 @@ export const ExecutionSchema = z.object({
   error: ProgramErrorSchema.nullable(),
   reason: z.string().nullable(),
   state_lost: z.boolean(),
+  /** Whether the session was taken back to where it was before this call. */
+  rolled_back: z.boolean().optional(),
   created_at: z.iso.datetime(),
   started_at: z.iso.datetime().nullable(),
   finished_at: z.iso.datetime().nullable(),

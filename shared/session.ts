@@ -19,6 +19,7 @@ import {
   MAX_METADATA_BYTES,
 } from './limits.ts';
 import { NetworkSchema, NetworkViewSchema } from './network.ts';
+import { RollbackPolicySchema } from './rollback.ts';
 
 const MIB = 1024 * 1024;
 const GIB = 1024 * MIB;
@@ -146,6 +147,9 @@ export const CreateSessionSchema = z.strictObject({
     .describe(
       'What becomes of the session when its host is lost: it fails with `host_lost`, or its next call gets a new, empty sandbox on another host.',
     ),
+  rollback: RollbackPolicySchema.default('never').describe(
+    '`on_failure`: a snapshot is made before each call, calls run one at a time, and one that ends as failed, timeout, oom or crashed is taken back.',
+  ),
   network: NetworkSchema.nullable().default(null),
   pool: PoolNameSchema.default(DEFAULT_POOL),
   region: RegionSchema.optional().describe('Where it is to run, instead of a pool by name.'),
@@ -195,6 +199,7 @@ export const SessionSchema = z.object({
   parent_session_id: SessionIdSchema.nullable(),
   suspend_after_idle_s: z.number().nullable(),
   on_host_loss: z.enum(['fail', 'rebuild']),
+  rollback: RollbackPolicySchema,
   idle_timeout_s: z.int(),
   owner: z.object({ tenant: z.string(), subject: z.string() }),
   created_at: TimestampSchema,

@@ -16,9 +16,6 @@ export const ForkSchema = z.strictObject({
   count: z.int().min(1).max(MAX_FORKS).default(1),
 });
 
-/** Body of `POST /v1/sessions/{id}/rollback`. */
-export const RollbackSchema = z.strictObject({ snapshot_id: SnapshotIdSchema });
-
 export const SnapshotSchema = z.object({
   snapshot_id: SnapshotIdSchema,
   name: z.string(),

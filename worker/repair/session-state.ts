@@ -28,7 +28,7 @@ export async function goBack(
   snapshotId: string,
 ): Promise<null> {
   const session = sessionIn(surroundings, plan);
-  unwrap(await session.call((stub) => stub.rollBack(session.caller, snapshotId), UNSAFE));
+  unwrap(await session.call((stub) => stub.rollBack(session.caller, { snapshot_id: snapshotId }), UNSAFE));
   return null;
 }
 

@@ -80,7 +80,7 @@ const executeInSession = defineRoute({
 });
 
 /** A call and the session that it gets: it ends with the call, so there is nothing to detach to. */
-const OneCallSchema = ExecuteSchema.omit({ detach: true }).extend(
+const OneCallSchema = ExecuteSchema.omit({ detach: true, rollback: true }).extend(
   CreateSessionSchema.pick({ image: true, limits: true, env: true, network: true, pool: true, region: true })
     .shape,
 );

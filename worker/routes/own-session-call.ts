@@ -35,6 +35,7 @@ export async function callInOwnSession<T>(
       idle_timeout_s: IDLE_TIMEOUT_S,
       lifetime_s: null,
       on_host_loss: 'fail',
+      rollback: 'never',
     },
     ephemeral: true,
   });

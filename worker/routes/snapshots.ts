@@ -2,12 +2,12 @@
 import * as z from 'zod';
 import { type ErrorCode, failure, type Outcome, success } from '../../shared/errors.ts';
 import { newSessionId, SnapshotIdSchema } from '../../shared/ids.ts';
+import { RollbackSchema } from '../../shared/rollback.ts';
 import { CreateSessionSchema, type Session, SessionSchema } from '../../shared/session.ts';
 import {
   CreateSnapshotSchema,
   ForkedSchema,
   ForkSchema,
-  RollbackSchema,
   SnapshotListSchema,
   SnapshotSchema,
 } from '../../shared/snapshot-resource.ts';
@@ -103,14 +103,14 @@ const rollbackSession = defineRoute({
   path: '/v1/sessions/{session_id}/rollback',
   operationId: 'rollbackSession',
   summary:
-    'Take the session back to a snapshot of its own; calls that run are interrupted, and what waits runs there',
+    'Take the session back to a snapshot of its own, or to where it was before a call; calls that run are interrupted, and what waits runs there',
   access: WRITE,
   body: RollbackSchema,
   answers: sessionAnswer('The session, as it was'),
   errors: WAKE_ERRORS,
   handle: async (exchange, { params, body }) => {
     const session = await ownSession(exchange, params.session_id);
-    const back = await session.call((stub) => stub.rollBack(session.caller, body.snapshot_id), UNSAFE);
+    const back = await session.call((stub) => stub.rollBack(session.caller, body), UNSAFE);
     return reply(200, unwrap(back));
   },
 });
@@ -140,7 +140,7 @@ async function fork(
 ): Promise<Outcome<Session[]>> {
   const described = await parent.call((stub) => stub.describe(parent.caller), SAFE);
   if (!described.ok) return described;
-  const { metadata, idle_timeout_s, suspend_after_idle_s, on_host_loss } = described.value;
+  const { metadata, idle_timeout_s, suspend_after_idle_s, on_host_loss, rollback } = described.value;
   const made = await parent.call((stub) => stub.snapshot(parent.caller, { kind: 'fork', name: '' }), UNSAFE);
   if (!made.ok) return made;
   const snapshot = made.value;
@@ -148,6 +148,7 @@ async function fork(
     metadata,
     idle_timeout_s,
     on_host_loss,
+    rollback,
     ...(suspend_after_idle_s === null ? {} : { suspend_after_idle_s }),
   });
   const { tenant } = exchange.principal;

@@ -125,6 +125,7 @@ function factsOf(
     labels: request.labels,
     idleTimeoutMs: request.idle_timeout_s * 1000,
     onHostLoss: request.on_host_loss,
+    rollback: request.rollback,
     suspendAfterIdleMs:
       request.suspend_after_idle_s === undefined ? null : request.suspend_after_idle_s * 1000,
     fromSnapshot:

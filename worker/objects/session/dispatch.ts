@@ -30,6 +30,8 @@ export interface DispatchPort {
   isHostBusy(lane: string): boolean;
   /** Makes the sandbox and its link usable; calls `pump` again when they are. */
   prepare(): void;
+  /** Makes what has to be there before the execution is sent; false where it is not sent now. */
+  secure(record: ExecutionRecord): Promise<boolean>;
   sent(record: ExecutionRecord): void;
 }
 
@@ -63,10 +65,13 @@ export class Dispatch {
    * behind others, it is written as it is.
    */
   async take(record: ExecutionRecord): Promise<void> {
-    const isNext = !this.#granting && this.#next() === record;
+    const isNext = !this.#granting && this.#next() === record && !record.rollback;
     if (!isNext) this.#executions.store(record);
+    const pumped = this.pump();
+    // A snapshot comes first, which takes longer than anybody waits for a call to be taken in.
+    if (record.rollback) return;
     try {
-      await this.pump();
+      await pumped;
     } finally {
       this.#executions.store(record);
     }
@@ -80,6 +85,9 @@ export class Dispatch {
       // What was cancelled, or lost its sandbox, while its grant was signed has left the way free, so it is looked again.
       for (let next = this.#sendable(); next !== undefined; next = this.#sendable()) {
         const record = next;
+        const isSecure = await this.#port.secure(record);
+        if (isTerminal(record.status)) continue;
+        if (!isSecure) return;
         await this.#inTurn(() => this.#grant(record, () => this.#mayStart(record)));
       }
     } finally {
@@ -98,17 +106,20 @@ export class Dispatch {
     return undefined;
   }
 
-  /** The first that waits in a lane in which nothing runs. */
+  /** The first that waits in a lane in which nothing runs. What may be taken back runs beside nothing else. */
   #next(): ExecutionRecord | undefined {
     const { open } = this.#executions;
-    const busy = new Set(open.filter((record) => !isToBeSent(record)).map((record) => this.laneOf(record)));
-    return open.find((record) => {
-      if (!isToBeSent(record)) return false;
+    const running = open.filter((record) => !isToBeSent(record));
+    if (running.some(({ rollback }) => rollback)) return undefined;
+    const busy = new Set(running.map((record) => this.laneOf(record)));
+    for (const record of open.filter(isToBeSent)) {
       const lane = this.laneOf(record);
-      if (!busy.has(lane) && !this.#port.isHostBusy(lane)) return true;
+      const isFree = !busy.has(lane) && !this.#port.isHostBusy(lane);
+      if (record.rollback) return isFree && busy.size === 0 ? record : undefined;
+      if (isFree) return record;
       busy.add(lane);
-      return false;
-    });
+    }
+    return undefined;
   }
 
   /** Each tool runs beside the others, where the host can: nothing of one waits for another. */

@@ -24,9 +24,10 @@ export async function endSession(runtime: SessionRuntime, env: Env, reason: EndR
   runtime.pausing.cancel(failure('not_found', 'the session was deleted'));
   runtime.suspension.cancel(failure('not_found', 'the session was deleted'));
   if (snapshot?.isOwn === true) {
-    runtime.suspension.release(snapshot.snapshotId);
+    void runtime.suspension.release(snapshot.snapshotId);
     row.patch({ snapshot: null });
   }
+  runtime.restorePoints.releaseAll();
   executions.endAll('interrupted', reason);
   runtime.transfers.endAll(failure('not_found', 'the session was deleted'));
   runtime.look();

@@ -48,6 +48,8 @@ export interface ExecutionsPort {
   awaited(record: ExecutionRecord): void;
   /** What was used is known: of an end, or of one that was given up before. */
   used(usage: Receipt['usage'] | undefined, executions: 0 | 1): void;
+  /** Whether the session goes back to where it was before this execution, which ends so. */
+  isTakenBack(record: ExecutionRecord, status: TerminalStatus): boolean;
   /** An execution ended: the next may run, timers go. */
   ended(record: ExecutionRecord): void;
 }
@@ -149,12 +151,19 @@ export class Executions {
       truncated: false,
       contentBytes: 0,
       receiptSeq: null,
+      rollback: this.#mayBeTakenBack(input),
+      rolledBack: false,
     };
     this.#rowless.add(record);
     this.#lastNumber = record.n;
     this.#open.push(record);
     this.#logs.begin(record);
     return success(record);
+  }
+
+  #mayBeTakenBack({ body }: ExecuteInput): boolean {
+    const { rollback, ephemeral } = this.#row.record.facts;
+    return !ephemeral && (body.rollback ?? rollback) === 'on_failure';
   }
 
   /** Writes the row of an execution that has none yet. */
@@ -278,6 +287,7 @@ export class Executions {
       // Without a receipt nobody says that the output is whole, unless nothing ran.
       truncated: end.receipt?.truncated ?? (end.status !== 'refused' && end.status !== 'cancelled'),
       contentBytes: log?.contentBytes ?? 0,
+      rolledBack: this.#port.isTakenBack(record, end.status),
     };
   }
 

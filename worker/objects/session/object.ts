@@ -13,6 +13,7 @@ import {
 } from '../../../shared/errors.ts';
 import type { Execution } from '../../../shared/execution.ts';
 import type { Relay } from '../../../shared/grant.ts';
+import type { Rollback } from '../../../shared/rollback.ts';
 import type { Session, UpdateSession } from '../../../shared/session.ts';
 import { type Configuration, configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
@@ -52,7 +53,7 @@ import {
 import { answerCalls, beginProgram, programOf, waitProgram } from './programs/calls.ts';
 import type { ProgramFacts } from './programs/port.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
-import { rollBack } from './rollback.ts';
+import { rollBack, rollbackTarget, takeBack } from './rollback.ts';
 import { SessionRuntime } from './runtime.ts';
 import { updateSession } from './settings.ts';
 import { openTerminal } from './terminal.ts';
@@ -81,6 +82,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
           moved: () => ctx.waitUntil(recordInTenant(this.#parts, env)),
           hostLost: () => ctx.waitUntil(loseHost(this.#parts, env)),
           // The object has no parts yet when this is found.
+          takeBack: (record) => ctx.waitUntil(takeBack(this.#parts, record)),
           endingInterrupted: () => queueMicrotask(() => ctx.waitUntil(resumeEnding(this.#parts, env))),
         },
       });
@@ -261,11 +263,11 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     return moved.ok ? success(viewOf(this.#parts)) : moved;
   }
 
-  async rollBack(caller: Caller, snapshotId: string): Promise<Outcome<Session>> {
+  async rollBack(caller: Caller, to: Rollback): Promise<Outcome<Session>> {
     if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
-    const found = await this.env.SNAPSHOT_INDEX.getByName(caller.tenant).find(caller.subject, snapshotId);
+    const found = await rollbackTarget(this.#parts, this.env, { caller, to });
     if (!found.ok) return found;
-    const back = await rollBack(this.#parts, found.value.facts);
+    const back = await rollBack(this.#parts, found.value);
     return back.ok ? success(viewOf(this.#parts)) : back;
   }
 
@@ -282,10 +284,14 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     return row.isLive && row.maybe?.snapshot?.snapshotId === snapshotId;
   }
 
-  async movedInto(snapshotId: string): Promise<SnapshotFacts | null> {
-    const held = this.#parts.row.maybe?.snapshot;
-    if (held?.isOwn !== true || held.snapshotId !== snapshotId || !this.#parts.row.isLive) return null;
-    const { manifestSha256, bytes, storedBytes, requirements } = held;
+  async keeps(snapshotId: string): Promise<SnapshotFacts | null> {
+    const { row, restorePoints } = this.#parts;
+    if (!row.isLive) return null;
+    const held = row.maybe?.snapshot;
+    const isOwn = held?.isOwn === true && held.snapshotId === snapshotId;
+    const kept = isOwn ? held : restorePoints.find(snapshotId);
+    if (kept === undefined) return null;
+    const { manifestSha256, bytes, storedBytes, requirements } = kept;
     return this.#parts.suspension.factsOf({
       snapshot_id: snapshotId,
       manifest_sha256: manifestSha256,

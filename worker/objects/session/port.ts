@@ -6,7 +6,9 @@ import type { ErrorCode, Outcome } from '../../../shared/errors.ts';
 import { ExecuteSchema, type Execution } from '../../../shared/execution.ts';
 import { ExecutionIdSchema, TenantSchema } from '../../../shared/ids.ts';
 import type { ReceiptExportSchema } from '../../../shared/receipt-verify.ts';
+import type { Rollback } from '../../../shared/rollback.ts';
 import type { Session, SizedSession, UpdateSession } from '../../../shared/session.ts';
+
 import type { Caller } from '../caller.ts';
 import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
 import type { EdgeCall } from './edge-calls/edge-calls.ts';
@@ -130,14 +132,14 @@ export interface SessionPort {
   suspend(caller: Caller): Promise<Outcome<Session>>;
   /** Suspends the session and brings it back on another host, with what runs in it. */
   migrate(caller: Caller): Promise<Outcome<Session>>;
-  /** Takes the session back to a snapshot of its own. */
-  rollBack(caller: Caller, snapshotId: string): Promise<Outcome<Session>>;
+  /** Takes the session back to a snapshot of its own, or to where it was before an execution. */
+  rollBack(caller: Caller, to: Rollback): Promise<Outcome<Session>>;
   /** A snapshot of the session, which goes on. */
   snapshot(caller: Caller, wish: { kind: SnapshotKind; name: string }): Promise<Outcome<SnapshotFacts>>;
   /** Whether the next sandbox of the session is made of this snapshot. */
   holds(snapshotId: string): Promise<boolean>;
-  /** What the session is made of where it has moved into this snapshot. */
-  movedInto(snapshotId: string): Promise<SnapshotFacts | null>;
+  /** What a snapshot is that the session has moved into, or may go back to; null where it is neither. */
+  keeps(snapshotId: string): Promise<SnapshotFacts | null>;
   /** From the host object: the sandbox was not made, or is gone, or the host is. */
   attachRefused(notice: HostNotice & { code: ErrorCode; detail: string }): Promise<void>;
   sandboxDestroyed(notice: HostNotice): Promise<void>;

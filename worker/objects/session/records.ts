@@ -5,6 +5,7 @@ import { RelaySchema } from '../../../shared/grant.ts';
 import { ExecutionIdSchema, HostIdSchema, ImageDigestSchema, SessionIdSchema } from '../../../shared/ids.ts';
 import { ExecutionStatusSchema, SessionStateSchema } from '../../../shared/lifecycle.ts';
 import { NetworkViewSchema } from '../../../shared/network.ts';
+import { RollbackPolicySchema } from '../../../shared/rollback.ts';
 import { ResourceLimitsSchema } from '../../../shared/session.ts';
 import { HeldSnapshotSchema, PendingSnapshotSchema } from './held-snapshot.ts';
 
@@ -34,6 +35,7 @@ export const SessionFactsSchema = z.object({
   labels: z.record(z.string(), z.string()).default({}),
   idleTimeoutMs: z.number(),
   onHostLoss: z.enum(['fail', 'rebuild']).default('fail'),
+  rollback: RollbackPolicySchema.default('never'),
   suspendAfterIdleMs: z.number().nullable().default(null),
   /** What the session began with. */
   fromSnapshot: z.object({ snapshotId: z.string(), sessionId: z.string() }).nullable().default(null),
@@ -147,6 +149,9 @@ export const ExecutionRecordSchema = z.object({
   contentBytes: z.number(),
   /** Place of its receipt in the chain. */
   receiptSeq: z.number().nullable(),
+  /** It runs alone, behind a snapshot, and is taken back where it fails. */
+  rollback: Flag,
+  rolledBack: Flag,
 });
 export type ExecutionRecord = z.infer<typeof ExecutionRecordSchema>;
 

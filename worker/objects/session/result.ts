@@ -65,6 +65,7 @@ export function executionView(record: ExecutionRecord, store: SessionStore, opti
     error: record.error,
     reason: record.reason,
     state_lost: record.stateLost,
+    ...(record.rolledBack ? { rolled_back: true } : {}),
     created_at: new Date(record.createdAtMs).toISOString(),
     started_at: record.startedAt,
     finished_at: record.finishedAt,

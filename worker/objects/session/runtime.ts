@@ -18,6 +18,7 @@ import { Programs } from './programs/programs.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { Recovery } from './recovery.ts';
 import { Relocation } from './relocation.ts';
+import { RestorePoints } from './restore-points/restore-points.ts';
 import { type LostReason, SandboxKeeper } from './sandbox.ts';
 import { SessionRow } from './session-row.ts';
 import { SessionStore } from './store.ts';
@@ -41,6 +42,8 @@ export interface RuntimePort {
   moved(): void;
   /** An eviction came while the session was ending. */
   endingInterrupted(): void;
+  /** What this execution did is to be taken back. */
+  takeBack(record: ExecutionRecord): void;
 }
 
 export class SessionRuntime {
@@ -57,6 +60,7 @@ export class SessionRuntime {
   readonly pausing: Pausing;
   readonly suspension: Suspension;
   readonly waking: Waking;
+  readonly restorePoints: RestorePoints;
   readonly clock: AlarmClock;
   readonly account: Account;
   readonly #acknowledgement: Acknowledgement;
@@ -104,6 +108,7 @@ export class SessionRuntime {
       lastSeq: () => this.#acknowledgement.seen,
       awaited: (record) => this.deadlines.arm(record),
       used: (usage, executions) => this.account.settle(usage, executions),
+      isTakenBack: (record, status) => this.restorePoints.isTakenBack(record, status),
       ended: (record) => this.#executionEnded(record),
     });
     this.sandbox = new SandboxKeeper({ row, env, configuration, link });
@@ -149,6 +154,7 @@ export class SessionRuntime {
           this.#recovery.start();
           this.look();
         },
+        secure: (record) => this.restorePoints.secure(record),
         sent: (record) => {
           if (this.executions.isAwaited(record)) this.deadlines.arm(record);
           this.look();
@@ -209,6 +215,18 @@ export class SessionRuntime {
         sandboxLost: (reason) => this.#abandon(reason),
       },
     });
+    this.restorePoints = new RestorePoints({
+      context,
+      row,
+      suspension: this.suspension,
+      mayWait: () =>
+        row.maybe?.state !== 'running' ||
+        row.record.sandbox !== 'ready' ||
+        !this.link.isUp ||
+        this.pausing.isPending ||
+        this.suspension.isPending,
+      refuse: (record, why) => this.executions.end(record, { status: 'refused', reason: why.code }),
+    });
     this.waking = new Waking({
       row,
       store,
@@ -221,7 +239,7 @@ export class SessionRuntime {
         moved: () => this.#moved(),
         takePlace: () => this.account.takePlace(),
         giveBackPlace: () => this.account.giveBackPlace(),
-        release: (snapshotId) => this.suspension.release(snapshotId),
+        release: (snapshotId) => void this.suspension.release(snapshotId),
         isMissed: () =>
           this.executions.inFlight.some(
             (record) => !waitsForTools(record) || this.programs.store.untaken(record.n).length > 0,
@@ -460,6 +478,8 @@ export class SessionRuntime {
   #executionEnded(record: ExecutionRecord): void {
     this.deadlines.disarm(record);
     this.programs.ended(record);
+    // The row says so at once, with the end: no call comes between.
+    if (record.rolledBack) this.#port.takeBack(record);
     if (this.row.record.facts.ephemeral && this.row.isLive) this.#port.ephemeralEnded();
     else void this.dispatch.pump();
     this.look();

@@ -38,7 +38,8 @@ CREATE TABLE IF NOT EXISTS execution (
   exitCode INTEGER, signal TEXT, error TEXT, reason TEXT, stateLost INTEGER NOT NULL,
   stdoutBytes INTEGER NOT NULL, stderrBytes INTEGER NOT NULL,
   admitMs REAL NOT NULL, placeMs REAL NOT NULL, interruptRequested INTEGER NOT NULL, input TEXT,
-  truncated INTEGER NOT NULL, contentBytes INTEGER NOT NULL, receiptSeq INTEGER
+  truncated INTEGER NOT NULL, contentBytes INTEGER NOT NULL, receiptSeq INTEGER,
+  rollback INTEGER NOT NULL DEFAULT 0, rolledBack INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX IF NOT EXISTS execution_by_key ON execution (idempotencyKey) WHERE idempotencyKey IS NOT NULL;
 -- No index of the open ones: it would be written twice by every call, and is only asked for when the object starts.
@@ -114,6 +115,8 @@ export class SessionStore {
     this.#sql = context.storage.sql;
     this.#sql.exec(SCHEMA);
     this.#ensureColumn('execution', 'calledAs', 'TEXT');
+    this.#ensureColumn('execution', 'rollback', 'INTEGER NOT NULL DEFAULT 0');
+    this.#ensureColumn('execution', 'rolledBack', 'INTEGER NOT NULL DEFAULT 0');
     this.#ensureColumn('session', 'pausedAtMs', 'INTEGER');
     this.#ensureColumn('session', 'expiresAtMs', 'INTEGER');
     this.#ensureColumn('session', 'snapshot', 'TEXT');

@@ -333,7 +333,7 @@ export class Suspension {
   #failed(snapshotId: string, why: Failure): void {
     if (this.#asked?.snapshotId === snapshotId) this.#asked.settle(why);
     this.#over(snapshotId);
-    this.release(snapshotId);
+    void this.release(snapshotId);
     this.#parts.port.pump();
   }
 
@@ -344,10 +344,10 @@ export class Suspension {
     }
   }
 
-  /** Nothing needs it any more. */
-  release(snapshotId: string): void {
+  /** Nothing needs it any more. Never rejects: the index asks by itself for what it was not told. */
+  async release(snapshotId: string): Promise<void> {
     const { sessionId } = this.#record.facts;
-    this.#index()
+    await this.#index()
       .release({ sessionId, snapshotId })
       .catch((error: unknown) => logWarning('snapshot_not_released', { detail: messageOf(error) }));
   }

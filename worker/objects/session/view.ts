@@ -28,6 +28,7 @@ export function sessionView(record: SessionRecord, open: readonly ExecutionRecor
     sandbox_id: record.sandboxId,
     epoch: record.epoch,
     on_host_loss: facts.onHostLoss,
+    rollback: facts.rollback,
     suspend_after_idle_s: facts.suspendAfterIdleMs === null ? null : facts.suspendAfterIdleMs / 1000,
     generation: record.generation,
     from_snapshot: facts.fromSnapshot?.snapshotId ?? null,

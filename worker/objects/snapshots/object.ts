@@ -17,7 +17,7 @@ export const MAX_SNAPSHOTS = 500;
 const MAX_STORED_BYTES = 256 * 1024 ** 3;
 /** A host has given up long before, and its tokens are over. */
 const STALE_AFTER_MS = 3 * SUSPEND_TIMEOUT_MS;
-/** A session tells when it needs its suspension no more; where that was lost, it is asked. */
+/** A session tells when it needs a snapshot of its own no more; where that was lost, it is asked. */
 const HELD_FOR_MS = 3_600_000;
 /** Tokens for its chunks are over by then: what came after its bytes were removed is removed with it. */
 const SWEPT_AGAIN_AFTER_MS = STALE_AFTER_MS;
@@ -150,11 +150,12 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
     return known.length === 0 ? null : Math.min(...known);
   }
 
-  /** A session that has moved into it says so: its word may not have come here. */
+  /** A session that holds it says so: its word may not have come here. */
   async #judge(row: SnapshotRow): Promise<void> {
     const { snapshot_id: snapshotId, kind } = row;
     try {
-      const facts = kind === 'suspension' ? await this.#session(row).movedInto(snapshotId) : null;
+      const isOfSession = kind === 'suspension' || kind === 'restore_point';
+      const facts = isOfSession ? await this.#session(row).keeps(snapshotId) : null;
       if (facts === null) this.#store.markRemoved(snapshotId);
       else this.#store.complete(facts, Date.now() + HELD_FOR_MS);
     } catch (error: unknown) {

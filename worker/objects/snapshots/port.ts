@@ -7,8 +7,11 @@ import { SnapshotRequirementsSchema } from '../../../shared/snapshot.ts';
 import type { SnapshotList } from '../../../shared/snapshot-resource.ts';
 import { StoredNetworkSchema } from '../session/records.ts';
 
-/** `named`: of a user. `fork`: of a fork under way. `suspension`: where a suspended session is. */
-export const SnapshotKindSchema = z.enum(['named', 'fork', 'suspension']);
+/**
+ * `named`: of a user. `fork`: of a fork under way. `suspension`: where a suspended session is. `restore_point`: of a session
+ * before one of its executions.
+ */
+export const SnapshotKindSchema = z.enum(['named', 'fork', 'suspension', 'restore_point']);
 export type SnapshotKind = z.infer<typeof SnapshotKindSchema>;
 
 /** All that a session needs to be made of a snapshot. The secrets of its network are sealed for the snapshot. */

@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS snapshot (
   created_at INTEGER NOT NULL,
   stored_bytes INTEGER NOT NULL,
   facts TEXT,
-  -- When it is looked at next: is a suspension held, did bytes come late.
+  -- When it is looked at next: does its session hold it, did bytes come late.
   due_at INTEGER,
   -- Bytes that the tenant was last told it takes; null before the first word.
   told_bytes INTEGER
@@ -49,7 +49,7 @@ const UntoldSchema = z.object({
 const TAKEN_BYTES = "CASE state WHEN 'making' THEN 1 WHEN 'swept' THEN 0 ELSE stored_bytes END";
 
 const UNFINISHED = "(state = 'making' OR (state = 'ready' AND kind = 'fork'))";
-const HELD = "(state = 'ready' AND kind = 'suspension')";
+const HELD = "(state = 'ready' AND kind IN ('suspension', 'restore_point'))";
 
 const COLUMNS = 'snapshot_id, session_id, tenant, kind, name, created_at, facts';
 
@@ -81,7 +81,7 @@ export class SnapshotsStore {
     );
   }
 
-  /** `dueAtMs` is when a suspension is judged anew. */
+  /** `dueAtMs` is when one that its session holds is judged anew. */
   complete(facts: SnapshotFacts, dueAtMs: number): void {
     this.#sql.exec(
       `UPDATE snapshot SET state = 'ready', stored_bytes = ?, facts = ?, due_at = ?
@@ -186,7 +186,7 @@ export class SnapshotsStore {
     return this.#places("state = 'swept' AND told_bytes = 0 AND due_at <= ? LIMIT ?", nowMs, limit);
   }
 
-  /** Begun before `beforeMs` and not completed, and suspensions whose session is to be asked again. */
+  /** Begun before `beforeMs` and not completed, and those whose session is to be asked again. */
   stale(beforeMs: number, nowMs: number, limit: number): SnapshotRow[] {
     return this.#sql
       .exec(

@@ -23,6 +23,7 @@ function session(facts: Partial<SessionRecord> = {}): SessionRecord {
       suspendAfterIdleMs: null,
       fromSnapshot: null,
       onHostLoss: 'fail',
+      rollback: 'never',
       idleTimeoutMs: 600_000,
       createdAtMs: NOW,
       ephemeral: false,

@@ -47,6 +47,8 @@ function ended(n: number, contentBytes = 0): ExecutionRecord {
     truncated: false,
     contentBytes,
     receiptSeq: null,
+    rollback: false,
+    rolledBack: false,
   };
 }
 

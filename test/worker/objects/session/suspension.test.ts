@@ -368,7 +368,7 @@ describe('the word of a host that all is stored', () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 3_600_000 });
     const [id] = [...new Set((await stored()).map((key) => key.split('/')[1]))];
     expect(id).toMatch(/^snp_/);
-    expect(await session.stub.movedInto(id ?? '')).toMatchObject({ snapshotId: id });
+    expect(await session.stub.keeps(id ?? '')).toMatchObject({ snapshotId: id });
     vi.useRealTimers();
     expect(await run('after')).toMatchObject({ state_lost: false });
   });
@@ -385,7 +385,7 @@ describe('the index of snapshots', () => {
     await evictDurableObject(objectStub());
     expect((await stored()).length).toBe(2);
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 3_700_000 });
-    expect(await session.stub.movedInto(id)).toBeNull();
+    expect(await session.stub.keeps(id)).toBeNull();
     expect(await stored()).toEqual([]);
   });
 

@@ -1,0 +1,45 @@
+/** SQL of the snapshots that a session may go back to, by the number of the execution that each was made before. */
+import * as z from 'zod';
+import { SnapshotIdSchema } from '../../../../shared/ids.ts';
+import { SnapshotRequirementsSchema } from '../../../../shared/snapshot.ts';
+import { json } from '../records.ts';
+
+const SCHEMA = 'CREATE TABLE IF NOT EXISTS restore_point (n INTEGER PRIMARY KEY, snapshot TEXT NOT NULL)';
+
+const PointSnapshotSchema = z.object({
+  snapshotId: SnapshotIdSchema,
+  manifestSha256: z.string(),
+  requirements: SnapshotRequirementsSchema,
+  generation: z.number(),
+  bytes: z.number(),
+  storedBytes: z.number(),
+});
+export type PointSnapshot = z.infer<typeof PointSnapshotSchema>;
+
+const PointSchema = z.object({ n: z.number(), snapshot: json(PointSnapshotSchema) });
+export type RestorePoint = z.infer<typeof PointSchema>;
+
+export class RestorePointStore {
+  readonly #sql: SqlStorage;
+
+  constructor(context: DurableObjectState) {
+    this.#sql = context.storage.sql;
+    this.#sql.exec(SCHEMA);
+  }
+
+  /** Oldest first. */
+  all(): RestorePoint[] {
+    return this.#sql
+      .exec('SELECT n, snapshot FROM restore_point ORDER BY n')
+      .toArray()
+      .map((row) => PointSchema.parse(row));
+  }
+
+  insert(n: number, snapshot: PointSnapshot): void {
+    this.#sql.exec('INSERT INTO restore_point (n, snapshot) VALUES (?, ?)', n, JSON.stringify(snapshot));
+  }
+
+  delete(n: number): void {
+    this.#sql.exec('DELETE FROM restore_point WHERE n = ?', n);
+  }
+}
