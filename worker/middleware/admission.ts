@@ -28,6 +28,7 @@ interface TenantEntry {
   disabled: boolean;
   revision: number | undefined;
   bars: Bars;
+  heardAtMs: number;
 }
 
 export interface AdmittedCaller {
@@ -41,6 +42,8 @@ const MAX_TENANTS = 1_024;
 const MAX_RATES = 4_096;
 export const BLOCKS_PER_WINDOW = 60;
 export const WINDOW_S = 60;
+/** Streams that are open ask for what has been revoked where no call has asked for so long. */
+export const STANDING_LIVES_MS = 15_000;
 
 /** The leases of one isolate. */
 export class Admission {
@@ -58,6 +61,23 @@ export class Admission {
     const entry = this.#tenants.get(caller.tenant);
     if (entry === undefined) return undefined;
     return entry.disabled ? 'the tenant is disabled' : barOf(entry.bars, caller);
+  }
+
+  /** As `barOf`, from what is known since a moment ago: for who makes no calls and is there all the same. */
+  async barNow(
+    caller: BarredCaller & { tenant: string },
+    nowMs: number,
+    lease: Lease,
+  ): Promise<string | undefined> {
+    const tenant = this.#tenantOf(caller.tenant);
+    if (nowMs - tenant.heardAtMs >= STANDING_LIVES_MS) {
+      // Asked for once by all who come meanwhile.
+      tenant.heardAtMs = nowMs;
+      const leased = await lease(0, tenant.revision);
+      if (leased.ok) hear(tenant, leased.value, nowMs);
+      else tenant.heardAtMs = 0;
+    }
+    return this.barOf(caller);
   }
 
   /** Spends one request, or refuses with `rate_limited`. */
@@ -92,13 +112,8 @@ export class Admission {
       if (isFirst) asking.isLeasing = false;
     });
     if (!leased.ok) throw new Refusal(leased);
-    const { granted, limit, remaining, by, bySubject, standing } = leased.value;
-    tenant.bySubject = bySubject;
-    tenant.disabled = standing.disabled;
-    if (standing.bars !== null) {
-      tenant.revision = standing.revision;
-      tenant.bars = standing.bars;
-    }
+    const { granted, limit, remaining, by } = leased.value;
+    hear(tenant, leased.value, nowMs);
     const entry = this.#rateOf(this.#keyOf(caller));
     entry.leased += granted;
     entry.limit = limit;
@@ -118,6 +133,7 @@ export class Admission {
       disabled: false,
       revision: undefined,
       bars: { tokens: [], apiKeys: [], subjects: [] },
+      heardAtMs: 0,
     }));
   }
 
@@ -131,6 +147,15 @@ export class Admission {
       by: 'tenant',
     }));
   }
+}
+
+function hear(tenant: TenantEntry, { bySubject, standing }: RequestLease, nowMs: number): void {
+  tenant.bySubject = bySubject;
+  tenant.disabled = standing.disabled;
+  tenant.heardAtMs = nowMs;
+  if (standing.bars === null) return;
+  tenant.revision = standing.revision;
+  tenant.bars = standing.bars;
 }
 
 /** The oldest makes room. */

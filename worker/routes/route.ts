@@ -6,11 +6,12 @@ import type { Scope } from '../../shared/scopes.ts';
 import { type Configuration, configurationOf } from '../configuration.ts';
 import type { Env } from '../env.ts';
 import type { OperatorPrincipal, TenantPrincipal } from '../identity/principal.ts';
-import { Admission } from '../middleware/admission.ts';
+import { Admission, type AdmittedCaller, type Lease } from '../middleware/admission.ts';
 import type { AppEnvironment } from '../middleware/app-environment.ts';
 import { audited } from '../middleware/audit.ts';
 import { authenticate, barred, insufficientScope, requireScopes } from '../middleware/authentication.ts';
 import { checkValue, JSON_MEDIA_TYPE, parseBody, type RequestBody, readBody } from '../middleware/body.ts';
+import { whileTokenHolds } from '../middleware/open-streams.ts';
 import { Refusal } from '../middleware/refusal.ts';
 import { bearerOfSubprotocol } from '../middleware/subprotocol.ts';
 import { hasToolScope } from '../tools/policy.ts';
@@ -142,7 +143,13 @@ export function defineRoute<
             raw,
           },
         );
-      if (principal?.kind !== 'operator' || definition.method === 'GET') return act();
+      if (principal?.kind === 'tenant') {
+        const { env } = c;
+        return whileTokenHolds(await act(), () =>
+          admission.barNow(principal, Date.now(), leaseFor(env, principal)),
+        );
+      }
+      if (principal === null || definition.method === 'GET') return act();
       const facts = { principal, requestId, operation: definition.operationId, target: params, body };
       return audited({ env: c.env, waitUntil }, facts, act);
     },
@@ -197,10 +204,14 @@ function hasAny({ scopes }: TenantPrincipal, wanted: readonly string[]): boolean
 function admitTenant(env: Env, { tenant, subject }: TenantPrincipal, configuration: Configuration) {
   return admission.admit({ tenant, subject }, Date.now(), {
     limit: configuration.tenantRequestsPerMinute,
-    // Leasing twice only gives the tenant fewer requests in this window, so a reset may be repeated.
-    lease: (count, revision) =>
-      tenantCalls(env, tenant)((stub) => stub.leaseRequests(count, { subject, revision }), SAFE),
+    lease: leaseFor(env, { tenant, subject }),
   });
+}
+
+function leaseFor(env: Env, { tenant, subject }: AdmittedCaller): Lease {
+  // Leasing twice only gives the tenant fewer requests in this window, so a reset may be repeated.
+  return (count, revision) =>
+    tenantCalls(env, tenant)((stub) => stub.leaseRequests(count, { subject, revision }), SAFE);
 }
 
 function parseQuery(url: string, schema: z.ZodObject | undefined): unknown {

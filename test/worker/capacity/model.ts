@@ -3,7 +3,7 @@
  * an object has to wake and work for. Heartbeats are answered by the runtime and cost it nothing.
  */
 import { HEARTBEAT_INTERVAL_MS } from '../../../shared/limits.ts';
-import { BLOCKS_PER_WINDOW, WINDOW_S } from '../../../worker/middleware/admission.ts';
+import { BLOCKS_PER_WINDOW, STANDING_LIVES_MS, WINDOW_S } from '../../../worker/middleware/admission.ts';
 import { REPORT_INTERVAL_MS } from '../../../worker/objects/host/load-report.ts';
 import { MANY_HOSTS, PICTURE_LIVES_MS } from '../../../worker/placement/pool-pictures.ts';
 
@@ -58,6 +58,8 @@ export function loadsAt(scale: Scale): Loads {
       createsPerS * scale.largestTenant * TENANT_CALLS_PER_SESSION +
       // An isolate that leased a block asks again when it is spent; each has asked once for its first.
       BLOCKS_PER_WINDOW / WINDOW_S +
-      scale.isolates / WINDOW_S,
+      scale.isolates / WINDOW_S +
+      // Each may hold streams whose tokens it has to look after.
+      (scale.isolates * 1_000) / STANDING_LIVES_MS,
   };
 }
