@@ -31,6 +31,8 @@ export interface WarmPoolOptions<Item extends WarmItem> extends WarmPoolSize {
   /** Undefined where it could not be made. Never rejects. */
   make: (kind: WarmKind) => Promise<Item | undefined>;
   discard: (item: Item) => Promise<void>;
+  /** Asked just before one is handed over: one that died while it stood still has not told so. Never rejects. */
+  isUsable: (item: Item) => Promise<boolean>;
   /** False while somebody waits for a sandbox that is not ready: that one goes first. */
   mayMake: () => boolean;
   nowMs?: () => number;
@@ -82,12 +84,12 @@ export class WarmPool<Item extends WarmItem> {
     this.refill();
   }
 
-  /** Hands one over, if one is ready, and has another one made. */
-  take(kind: WarmKind): Item | undefined {
+  /** Hands one over, if one is ready that can be used, and has another one made. */
+  async take(kind: WarmKind): Promise<Item | undefined> {
     if (this.#stopped) return undefined;
     const shelf = this.#shelfOf(kind);
     shelf.demand.record(this.#nowMs());
-    const item = shelf.ready.shift();
+    const item = await this.#firstUsable(shelf);
     queueMicrotask(() => this.refill());
     return item;
   }
@@ -148,6 +150,14 @@ export class WarmPool<Item extends WarmItem> {
       for (const item of ready.splice(0)) void this.#discard(item);
     await Promise.all(this.#making);
     await Promise.all(this.#discarding);
+  }
+
+  async #firstUsable({ ready }: Shelf<Item>): Promise<Item | undefined> {
+    for (let item = ready.shift(); item !== undefined; item = ready.shift()) {
+      if (await this.#options.isUsable(item)) return item;
+      void this.#discard(item);
+    }
+    return undefined;
   }
 
   #shelfOf(kind: WarmKind): Shelf<Item> {

@@ -71,6 +71,7 @@ export class RunscSandboxes implements Sandboxes {
       usualKind: () => this.#usualKind(),
       make: (kind) => this.#makeAhead(kind),
       discard: (sandbox) => sandbox.destroy(),
+      isUsable: (sandbox) => sandbox.answers(),
       mayMake: () => this.#startsInFlight.size === 0,
     });
   }
@@ -99,9 +100,8 @@ export class RunscSandboxes implements Sandboxes {
   async start(config: SandboxConfig): Promise<Outcome<Sandbox>> {
     const image = await this.#imageFor(config);
     if (!image.ok) return image;
-    const ready = this.#stopped ? undefined : this.#pool.take(config);
-    if (ready !== undefined) return this.#track(this.#handOver(config, image.value, ready));
-    return this.#admitted(config, () => this.#start(config, image.value));
+    const handedOver = await this.#track(this.#handOverReady(config, image.value));
+    return handedOver ?? this.#admitted(config, () => this.#start(config, image.value));
   }
 
   async restore(config: SandboxConfig, from: RestoreRequest): Promise<Outcome<RestoredSandbox>> {
@@ -243,6 +243,11 @@ export class RunscSandboxes implements Sandboxes {
         void sandbox.warm();
       },
     });
+  }
+
+  async #handOverReady(config: SandboxConfig, image: Image): Promise<Outcome<Sandbox> | undefined> {
+    const ready = this.#stopped ? undefined : await this.#pool.take(config);
+    return ready === undefined ? undefined : this.#handOver(config, image, ready);
   }
 
   /** Its identity is its own already: it was booted for one session and nothing ever ran in it. */

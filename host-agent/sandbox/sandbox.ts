@@ -20,6 +20,8 @@ import type { SandboxTools } from './tools/tools.ts';
 const EXIT_PATIENCE_MS = 300;
 /** A sandbox whose guest no longer speaks is killed, not waited for. */
 const BROKEN_LINK_PATIENCE_MS = 1_000;
+/** Of a sandbox that stood still, on a machine with much to do. */
+const ANSWER_TIMEOUT_MS = 2_000;
 /** For the kernel to stop processes that are in the middle of something. */
 const FREEZE_PATIENCE_MS = 1_000;
 
@@ -242,6 +244,12 @@ export class RunscSandbox implements Sandbox {
       process.kill('SIGKILL');
     }
     await this.#cleanedUp;
+  }
+
+  /** Whether its guest speaks: one that is killed while it stands still dies only when it is woken. */
+  async answers(): Promise<boolean> {
+    const answered = await this.link.ping(ANSWER_TIMEOUT_MS);
+    return answered.ok;
   }
 
   /** The way out that it has from now on. */

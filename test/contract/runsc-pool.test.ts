@@ -6,6 +6,7 @@ import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { openCgroups } from '../../host-agent/cgroup/open.ts';
 import { SILENT_LOG } from '../../host-agent/logging/log.ts';
 import type { PoolSettings } from '../../host-agent/pool/settings.ts';
+import { killProcess, listProcesses } from '../../host-agent/process/process-table.ts';
 import type { Sandbox } from '../../host-agent/sandbox/port.ts';
 import { RunscSandboxes } from '../../host-agent/sandbox/runsc-sandboxes.ts';
 import { type Installation, setUp } from '../../host-agent/setup/setup.ts';
@@ -199,6 +200,22 @@ describe('the pool', () => {
     const limits = RESOURCE_CLASSES.small;
     const refused = await sandboxes.start({ sandboxId, imageDigest, limits, environment: {} });
     expect(refused).toMatchObject({ ok: false, code: 'host_full' });
+  });
+
+  it('hands over none that was killed while it stood still', async () => {
+    await open();
+    await ready(2);
+    const cgroups = await openCgroups(cgroupParent);
+    const names = await cgroups.list();
+    await until('all of it is frozen', READY_BOUND_MS, async () =>
+      names.every((name) => cgroups.isFrozen(name)) ? true : undefined,
+    );
+    const processes = await listProcesses();
+    const [doomed = ''] = names;
+    for (const { pid, argv } of processes) if (argv.at(-1) === doomed && argv[0] === 'runsc-sandbox') killProcess(pid);
+    const given = [await start(), await start()];
+    expect(given.map(({ sandbox }) => sandbox.id)).not.toContain(doomed);
+    for (const { sandbox } of given) expect((await python(sandbox, '6 * 7')).value).toBe('42');
   });
 
   it('replaces a sandbox that died in it', async () => {

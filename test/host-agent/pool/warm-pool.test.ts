@@ -14,6 +14,7 @@ const OTHER: WarmKind = { ...USUAL, limits: { ...USUAL.limits, cpus: 2 } };
 
 let made: Item[];
 let discarded: number[];
+let silent: Set<number>;
 let busy: boolean;
 let fails: boolean;
 let mostAtOnce: number;
@@ -38,6 +39,7 @@ function poolOf(options: Partial<WarmPoolOptions<Item>>): WarmPool<Item> {
       return item;
     },
     discard: async ({ number }) => void discarded.push(number),
+    isUsable: async ({ number }) => !silent.has(number),
     mayMake: () => !busy,
     nowMs: () => Date.now(),
     ...options,
@@ -53,6 +55,7 @@ beforeEach(() => {
   made = [];
   discarded = [];
   pools = [];
+  silent = new Set();
   busy = fails = false;
   mostAtOnce = 0;
 });
@@ -69,7 +72,7 @@ describe('WarmPool', () => {
     await pool.start();
     await pass(200);
     expect(pool.readyCount).toBe(2);
-    expect(pool.take(USUAL)?.number).toBe(0);
+    expect((await pool.take(USUAL))?.number).toBe(0);
     expect(pool.readyCount).toBe(1);
     await pass(100);
     expect(pool.readyCount).toBe(2);
@@ -79,17 +82,17 @@ describe('WarmPool', () => {
     const pool = poolOf({ floor: 3 });
     await pool.start();
     await pass(300);
-    const taken = Array.from({ length: 5 }, () => pool.take(USUAL)?.number);
-    expect(taken).toEqual([0, 1, 2, undefined, undefined]);
+    const taken = await Promise.all(Array.from({ length: 5 }, () => pool.take(USUAL)));
+    expect(taken.map((item) => item?.number)).toEqual([0, 1, 2, undefined, undefined]);
   });
 
   it('gives nobody one of other sizes or another image', async () => {
     const pool = poolOf({ floor: 1 });
     await pool.start();
     await pass(100);
-    expect(pool.take(OTHER)).toBeUndefined();
-    expect(pool.take({ ...USUAL, imageDigest: 'sha256:other' })).toBeUndefined();
-    expect(pool.take(USUAL)).toBeDefined();
+    expect(await pool.take(OTHER)).toBeUndefined();
+    expect(await pool.take({ ...USUAL, imageDigest: 'sha256:other' })).toBeUndefined();
+    expect(await pool.take(USUAL)).toBeDefined();
   });
 
   it('lets go those of an image that is gone, also the one that is being made, and keeps its floor of another', async () => {
@@ -103,15 +106,15 @@ describe('WarmPool', () => {
     pool.keepOnly(({ imageDigest }) => imageDigest === next.imageDigest);
     await pass(1_000);
     expect(discarded).toEqual([0, 1]);
-    expect(pool.take(USUAL)).toBeUndefined();
-    expect(pool.take(next)).toBeDefined();
-    expect(pool.take(next)).toBeDefined();
+    expect(await pool.take(USUAL)).toBeUndefined();
+    expect(await pool.take(next)).toBeDefined();
+    expect(await pool.take(next)).toBeDefined();
   });
 
   it('follows demand up to the ceiling, and down again to the floor', async () => {
     const pool = poolOf({ floor: 1, ceiling: 3 });
     await pool.start();
-    for (let count = 0; count < 6; count += 1) pool.take(USUAL);
+    for (let count = 0; count < 6; count += 1) await pool.take(USUAL);
     await pass(1_000);
     expect(pool.readyCount).toBe(3);
     await pass(320_000);
@@ -122,9 +125,9 @@ describe('WarmPool', () => {
   it('makes what others asked for too, and lets it go when nobody comes again', async () => {
     const pool = poolOf({ ceiling: 3 });
     await pool.start();
-    pool.take(OTHER);
+    await pool.take(OTHER);
     await pass(100);
-    expect(pool.take(OTHER)?.kind).toEqual(OTHER);
+    expect((await pool.take(OTHER))?.kind).toEqual(OTHER);
     await pass(330_000);
     expect(pool.readyCount).toBe(0);
   });
@@ -155,9 +158,23 @@ describe('WarmPool', () => {
     await pass(100);
     made[0]?.lose();
     await pass(0);
-    expect(pool.take(USUAL)).toBeUndefined();
+    expect(await pool.take(USUAL)).toBeUndefined();
     await pass(200);
-    expect(pool.take(USUAL)?.number).toBe(1);
+    expect((await pool.take(USUAL))?.number).toBe(1);
+  });
+
+  it('hands over the first that answers, and replaces those that do not', async () => {
+    const pool = poolOf({ floor: 3 });
+    await pool.start();
+    await pass(300);
+    silent = new Set([0, 1]);
+    expect((await pool.take(USUAL))?.number).toBe(2);
+    expect(discarded).toEqual([0, 1]);
+    await pass(300);
+    expect(pool.readyCount).toBe(3);
+    silent = new Set([3, 4, 5]);
+    expect(await pool.take(USUAL)).toBeUndefined();
+    expect(discarded).toEqual([0, 1, 3, 4, 5]);
   });
 
   it('pauses after a failure', async () => {
@@ -181,34 +198,35 @@ describe('WarmPool', () => {
       },
     });
     await pool.start();
-    pool.take(OTHER);
+    await pool.take(OTHER);
     await pass(60_000);
     expect(tries).toBe(1);
-    pool.take(OTHER);
+    await pool.take(OTHER);
     await pass(0);
     expect(tries).toBe(2);
   });
 
   it('gives room back, the usual kind last, and does not take it again at once', async () => {
     const pool = poolOf({ floor: 1, ceiling: 2 });
-    pool.take(OTHER);
+    await pool.take(OTHER);
     await pool.start();
     await pass(300);
     expect(pool.readyCount).toBe(2);
     expect(await pool.evict(1)).toBe(1);
     await pass(1_000);
     expect(pool.readyCount).toBe(1);
-    expect(pool.take(USUAL)).toBeDefined();
+    expect(await pool.take(USUAL)).toBeDefined();
     expect(await pool.evict(5)).toBe(0);
   });
 
   it('remembers a bounded number of kinds', async () => {
     const pool = poolOf({ floor: 1, ceiling: 100 });
     await pool.start();
-    for (let cpus = 1; cpus <= 40; cpus += 1) pool.take({ ...USUAL, limits: { ...USUAL.limits, cpus } });
+    for (let cpus = 1; cpus <= 40; cpus += 1)
+      await pool.take({ ...USUAL, limits: { ...USUAL.limits, cpus } });
     await pass(10_000);
     expect(pool.readyCount).toBeLessThanOrEqual(17);
-    expect(pool.take(USUAL)).toBeDefined();
+    expect(await pool.take(USUAL)).toBeDefined();
   });
 
   it('is empty when it has stopped, also of what was being made', async () => {
@@ -219,7 +237,7 @@ describe('WarmPool', () => {
     await pass(100);
     await stopped;
     expect(discarded).toEqual([0, 1]);
-    expect(pool.take(USUAL)).toBeUndefined();
+    expect(await pool.take(USUAL)).toBeUndefined();
     await pass(100_000);
     expect(made.length).toBe(2);
   });
