@@ -8,7 +8,6 @@ import { openCgroups } from '../host-agent/cgroup/open.ts';
 import { openImageStore } from '../host-agent/images/store.ts';
 import { SILENT_LOG } from '../host-agent/logging/log.ts';
 import type { PoolSettings } from '../host-agent/pool/settings.ts';
-import { listProcesses } from '../host-agent/process/process-table.ts';
 import type { Sandbox } from '../host-agent/sandbox/port.ts';
 import { RunscSandboxes } from '../host-agent/sandbox/runsc-sandboxes.ts';
 import type { Installation } from '../host-agent/setup/setup.ts';
@@ -80,7 +79,7 @@ async function measureIdle(installation: Installation, image: string): Promise<L
   for (let count = 0; count < IDLE_SESSIONS; count += 1) idle.push(await host.start(image));
   await Promise.all(idle.map((sandbox) => host.run(sandbox, 'kept = 1')));
   await host.untilFrozen(idle);
-  const bytes = await host.memoryBytes(idle[IDLE_SESSIONS / 2] ?? busy);
+  const bytes = host.memoryBytes(idle[IDLE_SESSIONS / 2] ?? busy);
   const cpuBefore = host.cpuMs(idle);
   await wait(IDLE_WATCH_MS);
   const cpuMs = (host.cpuMs(idle) - cpuBefore) / IDLE_SESSIONS / (IDLE_WATCH_MS / 1000);
@@ -124,16 +123,10 @@ async function callTimes(host: BenchHost, sandbox: Sandbox): Promise<number> {
   return samples.toSorted((left, right) => left - right)[BUSY_CALLS / 2] ?? Number.NaN;
 }
 
-/** What is charged to the sandbox's control group, and what the runsc holds that waits outside of it. */
-async function memoryOf(cgroupPath: string, sandboxId: string): Promise<number> {
+/** What is charged to the sandbox's control group: everything that runs of it is in there. */
+function memoryOf(cgroupPath: string): number {
   const charged = MEMORY_FILES.map((file) => readIfThere(file(cgroupPath))).find((text) => text !== '');
-  const processes = await listProcesses();
-  const waiting = processes.filter(({ argv }) => argv.includes('run') && argv.at(-1) === sandboxId);
-  const outside = waiting.map(({ pid }) => {
-    const kibibytes = /^Pss:\s+(\d+) kB$/m.exec(readIfThere(`/proc/${pid}/smaps_rollup`))?.[1];
-    return Number(kibibytes ?? 0) * 1024;
-  });
-  return outside.reduce((sum, bytes) => sum + bytes, Number(charged ?? Number.NaN));
+  return Number(charged ?? Number.NaN);
 }
 
 const MEMORY_FILES = [
@@ -157,7 +150,7 @@ interface BenchHost extends AsyncDisposable {
   untilFull(): Promise<void>;
   untilFrozen(sandboxes: readonly Sandbox[]): Promise<void>;
   cpuMs(sandboxes: readonly Sandbox[]): number;
-  memoryBytes(sandbox: Sandbox): Promise<number>;
+  memoryBytes(sandbox: Sandbox): number;
 }
 
 let hosts = 0;
@@ -234,7 +227,7 @@ async function openHost(
     untilFrozen: (given) =>
       until('the sessions stand still', () => given.every(({ id }) => cgroups.isFrozen(id))),
     cpuMs: (given) => given.reduce((sum, { id }) => sum + (cgroups.usage(id)?.cpuMs ?? 0), 0),
-    memoryBytes: ({ id }) => memoryOf(cgroups.pathOf(id), id),
+    memoryBytes: ({ id }) => memoryOf(cgroups.pathOf(id)),
     async [Symbol.asyncDispose]() {
       await Promise.all(ending);
       await sandboxes.stop();

@@ -1,5 +1,6 @@
 /** The only place that starts processes: an argument vector, an environment of its own, never a shell. */
-import { spawn as spawnChild } from 'node:child_process';
+import { type ChildProcess, spawn as spawnChild } from 'node:child_process';
+import { Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 
 export interface SpawnRequest {
@@ -36,6 +37,55 @@ export function spawn(request: SpawnRequest): SpawnedProcess {
     detached: true,
     shell: false,
   });
+  return processOf(child, child);
+}
+
+/** Sockets take the places of the standard streams, and then the program that of the shell. */
+const ONTO_STANDARD_STREAMS = 'exec "$0" "$@" <&3 >&4 2>&5 3>&- 4>&- 5>&-';
+
+/**
+ * For a program that starts another one on its own standard streams and ends. The exit is that of the program where it
+ * failed; else it has neither code nor signal, and comes when nobody holds the streams any more. Node closes the input of a
+ * child that has ended, so the streams are three further descriptors, and a shell puts them in place: its script is
+ * constant, and the argument vector reaches it as such. Both outputs have to be read from the beginning: Node lets go what nobody
+ * has read of them when its child ends.
+ */
+export function spawnStarter(request: SpawnRequest): SpawnedProcess {
+  const child = spawnChild('/bin/sh', ['-c', ONTO_STANDARD_STREAMS, request.file, ...request.argv], {
+    stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe', 'pipe'],
+    env: { ...request.environment },
+    detached: true,
+    shell: false,
+  });
+  const [stdin, stdout, stderr] = child.stdio.slice(3).filter((stream) => stream instanceof Socket);
+  if (stdin === undefined || stdout === undefined || stderr === undefined) {
+    throw new Error('a child with three sockets was expected');
+  }
+  // What comes back on the input is nothing to us, but its end is.
+  stdin.resume();
+  const { exited, ...started } = processOf(child, { stdin, stdout, stderr });
+  const letGo = Promise.all([closed(stdout), closed(stderr)]);
+  return {
+    ...started,
+    exited: exited.then(async (exit) => {
+      if (exit.startFailure !== null) return exit;
+      await letGo;
+      return exit.exitCode === 0 ? { ...exit, exitCode: null } : exit;
+    }),
+  };
+}
+
+function closed(stream: Socket): Promise<void> {
+  return new Promise((resolve) => {
+    stream.once('close', () => resolve());
+  });
+}
+
+function processOf(
+  child: ChildProcess,
+  streams: Pick<SpawnedProcess, 'stdin' | 'stdout' | 'stderr'>,
+): SpawnedProcess {
+  const { stdin, stdout, stderr } = streams;
   const exited = new Promise<ProcessExit>((resolve) => {
     child.once('error', (error) => {
       if (child.pid === undefined) resolve({ exitCode: null, signal: null, startFailure: error.message });
@@ -43,12 +93,12 @@ export function spawn(request: SpawnRequest): SpawnedProcess {
     child.once('exit', (exitCode, signal) => resolve({ exitCode, signal, startFailure: null }));
   });
   // A write to a process that has ended fails with EPIPE; whoever writes learns it from the write itself.
-  child.stdin.on('error', () => undefined);
+  stdin.on('error', () => undefined);
   return {
     pid: child.pid,
-    stdin: child.stdin,
-    stdout: child.stdout,
-    stderr: child.stderr,
+    stdin,
+    stdout,
+    stderr,
     exited,
     kill: (signal) => {
       child.kill(signal);

@@ -3,7 +3,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import { killProcess, type ListedProcess, listProcesses } from '../process/process-table.ts';
 import { type CompletedProcess, run } from '../process/run.ts';
-import { type SpawnedProcess, spawn } from '../process/spawn.ts';
+import { type SpawnedProcess, spawnStarter } from '../process/spawn.ts';
 import { globalFlags, logFlags, PLATFORM, requireAllowed } from './flags.ts';
 import { type Container, ContainerListSchema } from './output.ts';
 import { KNOWN_RELEASES, parseVersion, type RunscVersion } from './versions.ts';
@@ -35,11 +35,12 @@ export class Runsc {
   }
 
   /**
-   * Creates and starts the container and waits for it, attached: the returned process ends with the container. Its
-   * pipes are those of the container's first process, so when we die that process reads the end of its input.
+   * Creates and starts the container, and leaves it to itself: a runsc that waited for it would take 5 MB as long as it
+   * lives. The returned process ends with the container. Its pipes are those of the container's first process, so when we
+   * die that process reads the end of its input.
    */
   run(id: string, bundleDir: string): SpawnedProcess {
-    return spawn(this.#request(['run', `--bundle=${bundleDir}`, requireId(id)], logFlags(bundleDir)));
+    return this.#start(id, bundleDir, ['run']);
   }
 
   /**
@@ -61,8 +62,7 @@ export class Runsc {
 
   /** As `run`, of a container that goes on from a checkpoint. */
   restore(id: string, bundleDir: string, imageDir: string): SpawnedProcess {
-    const command = ['restore', `--bundle=${bundleDir}`, `--image-path=${imageDir}`, requireId(id)];
-    return spawn(this.#request(command, logFlags(bundleDir)));
+    return this.#start(id, bundleDir, ['restore', `--image-path=${imageDir}`]);
   }
 
   async list(): Promise<Outcome<Container[]>> {
@@ -104,6 +104,27 @@ export class Runsc {
       const sandboxId = argv.at(-1) ?? '';
       return ContainerId.test(sandboxId) ? [{ pid, sandboxId }] : [];
     });
+  }
+
+  #start(id: string, bundleDir: string, command: string[]): SpawnedProcess {
+    const argv = [...command, '--detach', `--bundle=${bundleDir}`, requireId(id)];
+    const started = spawnStarter(this.#request(argv, logFlags(bundleDir)));
+    let isOver = false;
+    void started.exited.then(() => {
+      isOver = true;
+    });
+    return {
+      ...started,
+      kill: (signal) => {
+        started.kill(signal);
+        if (!isOver) void this.#killProcessesOf(id);
+      },
+    };
+  }
+
+  /** Also what a runsc that was killed in the middle of a start has started already. */
+  async #killProcessesOf(id: string): Promise<void> {
+    for (const { pid, sandboxId } of await this.sandboxProcesses()) if (sandboxId === id) killProcess(pid);
   }
 
   async #processes(): Promise<ListedProcess[]> {

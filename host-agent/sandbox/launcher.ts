@@ -213,7 +213,8 @@ export class Launcher {
   ): Promise<void> {
     if (reason !== 'destroyed') {
       const panic = await this.#engine.bundles.panic(sandboxId);
-      const detail = `exit ${exitCode ?? 'by signal'}: ${panic ?? lastLine()}`;
+      const how = exitCode === null ? '' : `exit ${exitCode}: `;
+      const detail = `${how}${panic ?? lastLine()}`;
       this.#log.warn({ event: 'sandbox_lost', sandbox_id: sandboxId, reason, detail });
     }
     await this.#remove(sandboxId, userId);

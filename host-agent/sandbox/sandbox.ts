@@ -63,6 +63,7 @@ export interface SandboxHost {
 
 export interface SandboxEnd {
   reason: LostReason;
+  /** Of runsc, where it did not start the sandbox. */
   exitCode: number | null;
   /** Last line that runsc or the supervisor wrote to its standard error. */
   lastLine: () => string;
@@ -239,7 +240,7 @@ export class RunscSandbox implements Sandbox {
       link.close();
       await Promise.race([process.exited, wait(EXIT_PATIENCE_MS)]);
       host.kill();
-      // runsc sees the end of the sentry it waits for; should it not, it goes itself.
+      // Should something of it live on, such as a runsc that is starting it, that goes too.
       await Promise.race([process.exited, wait(EXIT_PATIENCE_MS)]);
       process.kill('SIGKILL');
     }

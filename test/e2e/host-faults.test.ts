@@ -12,7 +12,6 @@ const stack = useStack();
 
 describe('F08 one process of a sandbox', () => {
   for (const [name, pick] of [
-    ['runsc', (command: string) => / run /.test(command)],
     ['the sentry', (command: string) => command.startsWith('runsc-sandbox')],
     ['the gofer', (command: string) => command.startsWith('runsc-gofer')],
   ] as const) {
