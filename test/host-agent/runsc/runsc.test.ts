@@ -1,4 +1,8 @@
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { spawn } from '../../../host-agent/process/spawn.ts';
 import { requireAllowed } from '../../../host-agent/runsc/flags.ts';
 import { Runsc } from '../../../host-agent/runsc/runsc.ts';
 import { type FakeAnswer, makeFakeRunsc } from '../../fixtures/fake-runsc.ts';
@@ -56,18 +60,21 @@ describe('the flags', () => {
   it('are the same for every subcommand', async () => {
     await using fake = await makeFakeRunsc({
       run: [{}],
+      restore: [{}],
+      checkpoint: [{}],
       list: [{ stdout: 'null' }],
-      delete: [{}],
     });
     const runsc = await open(fake.path);
     await runsc.run('a', '/bundle').exited;
+    await runsc.restore('a', '/bundle', '/image').exited;
+    await runsc.checkpoint('a', '/image', 1000);
     await runsc.list();
-    await runsc.delete('a', 1000);
     const calls = (await fake.calls()).slice(1);
     expect(calls.map((argv) => argv.filter((argument) => !argument.startsWith('-'))[0])).toEqual([
       'run',
+      'restore',
+      'checkpoint',
       'list',
-      'delete',
     ]);
     for (const argv of calls) expect(argv).toEqual(expect.arrayContaining(EXPECTED));
   });
@@ -94,7 +101,7 @@ describe('the flags', () => {
   });
 
   it('cannot come in by way of an id', () => {
-    return makeFakeRunsc({ delete: [{}] }).then(async (made) => {
+    return makeFakeRunsc({}).then(async (made) => {
       await using fake = made;
       const runsc = await open(fake.path);
       for (const id of ['--rootless', '', '../x', 'a b', 'a\0b', 'x'.repeat(65)]) {
@@ -138,18 +145,38 @@ describe('what runsc prints', () => {
 });
 
 describe('delete', () => {
-  it('is tried again until it succeeds', async () => {
-    const refused = { stderr: 'context deadline exceeded', exitCode: 128 };
-    await using fake = await makeFakeRunsc({ delete: [refused, refused, {}] });
-    expect(await (await open(fake.path)).delete('a', 20_000)).toEqual({ ok: true, value: null });
-    expect((await fake.calls()).filter((argv) => argv.includes('delete'))).toHaveLength(3);
-  });
+  const stateOf = (id: string) => [
+    `${id}_sandbox:${id}.state`,
+    `${id}_sandbox:${id}.lock`,
+    `runsc-${id}.sock`,
+  ];
 
-  it('says why when its time is over', async () => {
-    await using fake = await makeFakeRunsc({ delete: [{ stderr: 'busy', exitCode: 128 }] });
-    expect(await (await open(fake.path)).delete('a', 0)).toMatchObject({
-      ok: false,
-      detail: 'runsc delete: exit 128: busy',
-    });
+  it('kills what lives of a container and takes what runsc knew of it, and touches no other', async () => {
+    await using fake = await makeFakeRunsc({});
+    const root = await mkdtemp(join(tmpdir(), 'runsc-root-'));
+    try {
+      for (const name of [...stateOf('a'), ...stateOf('b')]) await writeFile(join(root, name), '');
+      // To the process table these are the sentries of two containers.
+      const [doomed, other] = ['a', 'b'].map((id) =>
+        spawn({
+          file: process.execPath,
+          argv: ['-e', 'setInterval(() => {}, 1000)', '--', `--root=${root}`, id],
+          environment: {},
+        }),
+      );
+      const opened = await Runsc.open(fake.path, root);
+      if (!opened.ok) throw new Error(opened.detail);
+      expect(await opened.value.delete('a', 20_000)).toEqual({ ok: true, value: null });
+      expect((await doomed?.exited)?.signal).toBe('SIGKILL');
+      expect((await readdir(root)).sort()).toEqual(stateOf('b').sort());
+      expect(await opened.value.sandboxProcesses()).toEqual([{ pid: other?.pid, sandboxId: 'b' }]);
+      other?.kill('SIGKILL');
+      await other?.exited;
+      expect(await opened.value.delete('b', 0)).toEqual({ ok: true, value: null });
+      expect(await opened.value.delete('b', 0)).toEqual({ ok: true, value: null });
+      expect(await readdir(root)).toEqual([]);
+    } finally {
+      await rm(root, { recursive: true, force: true });
+    }
   });
 });
