@@ -212,7 +212,8 @@ describe('the pool', () => {
     );
     const processes = await listProcesses();
     const [doomed = ''] = names;
-    for (const { pid, argv } of processes) if (argv.at(-1) === doomed && argv[0] === 'runsc-sandbox') killProcess(pid);
+    for (const { pid, argv } of processes)
+      if (argv.at(-1) === doomed && argv[0] === 'runsc-sandbox') killProcess(pid);
     const given = [await start(), await start()];
     expect(given.map(({ sandbox }) => sandbox.id)).not.toContain(doomed);
     for (const { sandbox } of given) expect((await python(sandbox, '6 * 7')).value).toBe('42');

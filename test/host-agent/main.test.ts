@@ -1,6 +1,6 @@
 /** The agent as it is started: what it refuses, in one line each. */
-import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -33,6 +33,14 @@ function start(environment: Record<string, string> = {}): { code: number | null;
   return { code: status, stderr };
 }
 
+function fill(path: string): void {
+  try {
+    writeFileSync(path, Buffer.alloc(1024 * 1024));
+  } catch {
+    // As much as there was room for was written.
+  }
+}
+
 describe.skipIf(process.getuid?.() !== 0)('the agent refuses to start, with one line', () => {
   test('without runsc: there is no other way to run guest code', () => {
     const { code, stderr } = start();
@@ -44,6 +52,25 @@ describe.skipIf(process.getuid?.() !== 0)('the agent refuses to start, with one 
     const { code, stderr } = start({ SANDGATE_EDGE_URL: '' });
     expect(code).toBe(1);
     expect(stderr).toMatch(/^sandgate host-agent: SANDGATE_EDGE_URL: .*\n$/);
+  });
+
+  test('F27 on a state folder that cannot be written, where there is no room, and where there is a file', () => {
+    const made = [
+      ['ro,size=64k', () => undefined, 'read-only file system'],
+      ['size=16k', (dir: string) => fill(join(dir, 'filler')), 'no space left on device'],
+      ['size=64k', (dir: string) => writeFileSync(join(dir, 'host'), ''), 'file already exists'],
+    ] as const;
+    for (const [options, prepare, reason] of made) {
+      execFileSync('mount', ['-t', 'tmpfs', '-o', options, 'tmpfs', stateDir]);
+      try {
+        prepare(stateDir);
+        const { code, stderr } = start();
+        expect(code).toBe(1);
+        expect(stderr).toBe(`sandgate host-agent: ${join(stateDir, 'host')} cannot be written: ${reason}\n`);
+      } finally {
+        execFileSync('umount', [stateDir]);
+      }
+    }
   });
 
   test('on a state folder that another agent uses', async () => {
