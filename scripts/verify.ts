@@ -5,13 +5,10 @@
 import { readFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
-import {
-  ReceiptExportSchema,
-  type TrustedKeys,
-  TrustedKeysSchema,
-  verifyChain,
-  verifyReceipt,
-} from '../shared/receipt-verify.ts';
+import { EDGE_RECEIPT_PAYLOAD_TYPE, type EdgeReceipt } from '../shared/edge-receipt.ts';
+import { verifyEdgeReceipt } from '../shared/edge-receipt-verify.ts';
+import { ReceiptExportSchema, verifyReceipt, verifySessionReceipts } from '../shared/receipt-verify.ts';
+import { type TrustedKeys, TrustedKeysSchema } from '../shared/verification.ts';
 
 const USAGE = 'usage: npm run verify -- FILE... [--keys KEYS]';
 
@@ -58,13 +55,23 @@ async function verify(inputs: readonly unknown[], pinned: TrustedKeys | undefine
   if (pinned === undefined)
     return unusable('a single receipt needs --keys KEYS (the `keys` of a session export)');
   const envelope = 'receipt' in single.data ? single.data.receipt : single.data;
+  if (EdgeSignedSchema.safeParse(envelope).success) {
+    const verified = await verifyEdgeReceipt(envelope, pinned);
+    return verified.ok
+      ? valid(verified.value.value, `the edge ${verified.value.value.issuer}`)
+      : refused(`${verified.code}: ${verified.detail}`);
+  }
   const verified = await verifyReceipt(envelope, pinned);
-  if (!verified.ok) return refused(`${verified.code}: ${verified.detail}`);
-  const { receipt } = verified.value;
-  return {
-    exitCode: 0,
-    lines: [`valid  ${receipt.execution_id}  ${receipt.tool}  ${receipt.status}  by ${receipt.host_id}`],
-  };
+  return verified.ok
+    ? valid(verified.value.receipt, verified.value.receipt.host_id)
+    : refused(`${verified.code}: ${verified.detail}`);
+}
+
+const EdgeSignedSchema = z.object({ payloadType: z.literal(EDGE_RECEIPT_PAYLOAD_TYPE) }).loose();
+
+function valid(receipt: { execution_id: string; tool: string; status: string }, signer: string): Report {
+  const { execution_id, tool, status } = receipt;
+  return { exitCode: 0, lines: [`valid  ${execution_id}  ${tool}  ${status}  by ${signer}`] };
 }
 
 async function verifySession(
@@ -75,26 +82,55 @@ async function verifySession(
   if (parts.some((part) => part.session_id !== sessionId)) {
     return unusable('several files have to be the parts of one session');
   }
-  const receipts = parts.flatMap((part) => part.receipts);
   const keys = {
     edge: parts.flatMap((part) => part.keys.edge),
     hosts: parts.flatMap((part) => part.keys.hosts),
   };
-  const verified = await verifyChain(receipts, pinned ?? keys, sessionId);
-  if (!verified.ok) return refused(`receipt ${verified.seq ?? '?'}: ${verified.code}: ${verified.detail}`);
-  const lines = verified.value.map(
-    (receipt) => `valid  ${receipt.seq}  ${receipt.execution_id}  ${receipt.tool}  ${receipt.status}`,
-  );
-  const next = parts.at(-1)?.next_after ?? null;
-  lines.push(
-    next === null
-      ? `chain of ${verified.value.length} receipts of ${sessionId} is whole`
-      : `the first ${verified.value.length} receipts of ${sessionId} follow each other; more come after ${next}`,
-  );
+  const last = parts.at(-1);
+  const next = last?.next_after ?? null;
+  const given = {
+    sessionId,
+    receipts: parts.flatMap((part) => part.receipts),
+    edgeReceipts: parts.flatMap((part) => part.edge_receipts),
+    more: next !== null,
+  };
+  const verified = await verifySessionReceipts(given, pinned ?? keys);
+  if (!verified.ok) {
+    const which = verified.chain === 'edge' ? 'edge receipt' : 'receipt';
+    return refused(`${which} ${verified.seq ?? '?'}: ${verified.code}: ${verified.detail}`);
+  }
+  const { receipts, edgeReceipts } = verified;
+  const lines = [...receipts.map((receipt) => line('', receipt)), ...edgeReceipts.map(ofEdge)];
+  lines.push(endOf('receipts', { sessionId, count: receipts.length, next }));
+  const nextOfEdge = last?.next_edge_after ?? null;
+  if (edgeReceipts.length > 0 || nextOfEdge !== null) {
+    lines.push(endOf('receipts of the edge', { sessionId, count: edgeReceipts.length, next: nextOfEdge }));
+  }
   if (pinned === undefined) {
     lines.push('note: the keys came with the file; give --keys with keys you trust to be sure who signed');
   }
   return { exitCode: 0, lines };
+}
+
+type Line = Pick<EdgeReceipt, 'seq' | 'execution_id' | 'tool' | 'status'>;
+
+function line(mark: string, { seq, execution_id, tool, status }: Line): string {
+  return `valid  ${mark}${seq}  ${execution_id}  ${tool}  ${status}`;
+}
+
+function ofEdge(receipt: EdgeReceipt): string {
+  const { parent } = receipt;
+  const made = parent === null ? '' : `  call ${parent.call} of ${parent.execution_id}`;
+  return line('edge ', receipt) + made;
+}
+
+function endOf(
+  what: string,
+  { sessionId, count, next }: { sessionId: string; count: number; next: number | null },
+): string {
+  return next === null
+    ? `chain of ${count} ${what} of ${sessionId} is whole`
+    : `the first ${count} ${what} of ${sessionId} follow each other; more come after ${next}`;
 }
 
 async function readKeys(

@@ -4,6 +4,7 @@
  */
 import * as z from 'zod';
 import { ExecutionSchema } from './execution.ts';
+import { ExecutionIdSchema } from './ids.ts';
 import { MAX_ARGUMENTS_BYTES, MAX_TIMEOUT_MS } from './limits.ts';
 import { NodeArgumentsSchema, PythonArgumentsSchema } from './tool.ts';
 
@@ -161,6 +162,7 @@ export type InnerCallStatus = z.infer<typeof InnerCallStatusSchema>;
 
 export const InnerCallSchema = z.object({
   id: InnerCallIdSchema,
+  execution_id: ExecutionIdSchema.describe('The call as an execution of the session, with a receipt.'),
   tool_name: z.string(),
   status: InnerCallStatusSchema,
   arguments_bytes: z.int(),

@@ -60,6 +60,8 @@ export const ExecutionSchema = z.object({
   execution_id: ExecutionIdSchema,
   session_id: SessionIdSchema,
   tool_name: z.string(),
+  /** The program that made the call. */
+  parent_execution_id: ExecutionIdSchema.optional(),
   status: ExecutionStatusSchema,
   exit_code: z.int().nullable(),
   signal: z.string().nullable(),

@@ -1,68 +1,33 @@
 /** Verification of receipts and of a session's chain, offline, with public keys only. */
 import * as z from 'zod';
 import { sha256Hex } from './digest.ts';
-import {
-  type Envelope,
-  EnvelopeSchema,
-  envelopePayload,
-  preAuthenticationEncoding,
-  verifySignature,
-} from './dsse.ts';
-import { importPublicKey } from './ed25519.ts';
-import { HostIdSchema, SessionIdSchema } from './ids.ts';
-import { DatedKeySchema, isLiveAt } from './key-set.ts';
+import { type Envelope, EnvelopeSchema, preAuthenticationEncoding } from './dsse.ts';
+import type { EdgeReceipt } from './edge-receipt.ts';
+import { verifyEdgeChain } from './edge-receipt-verify.ts';
+import { SessionIdSchema } from './ids.ts';
 import { FIRST_PREVIOUS_SHA256, RECEIPT_PAYLOAD_TYPE, type Receipt, ReceiptSchema } from './receipt.ts';
+import { parseEnvelope, readPayload, signatureFailure } from './signed-payload.ts';
+import {
+  refuse,
+  type TrustedKeys,
+  TrustedKeysSchema,
+  type VerificationFailure,
+  type Verified,
+} from './verification.ts';
 
-/** Public keys that a verifier trusts: those of the edge that counter-signs, and those of hosts. */
-export const TrustedKeysSchema = z.object({
-  edge: z.array(DatedKeySchema),
-  hosts: z.array(DatedKeySchema.extend({ host_id: HostIdSchema })),
-});
-export type TrustedKeys = z.infer<typeof TrustedKeysSchema>;
-
-/** What `GET /v1/sessions/{id}/receipts` answers and the verifier reads: the chain in order, or a part of it. */
+/** What `GET /v1/sessions/{id}/receipts` answers and the verifier reads: both chains in order, or a part of them. */
 export const ReceiptExportSchema = z.object({
   session_id: SessionIdSchema,
+  /** What hosts signed of what they ran. */
   receipts: z.array(EnvelopeSchema),
+  /** What the edge signed of what no host ran. */
+  edge_receipts: z.array(EnvelopeSchema).default([]),
   keys: TrustedKeysSchema,
   /** Position of the last receipt here, where more follow: the next part is had by `after`. */
   next_after: z.int().min(1).nullable().default(null),
+  /** The same of `edge_receipts`, by `edge_after`. */
+  next_edge_after: z.int().min(1).nullable().default(null),
 });
-
-export type VerificationCode =
-  | 'envelope_malformed'
-  | 'payload_type_unknown'
-  | 'payload_encoding'
-  | 'payload_malformed'
-  | 'payload_duplicate_key'
-  | 'signature_missing'
-  | 'host_signature_missing'
-  | 'edge_signature_missing'
-  | 'key_unknown'
-  | 'key_of_other_host'
-  | 'key_not_valid_then'
-  | 'key_revoked'
-  | 'signature_invalid'
-  | 'chain_gap'
-  | 'chain_fork'
-  | 'chain_broken'
-  | 'chain_other_session'
-  | 'execution_mismatch'
-  | 'session_mismatch'
-  | 'tenant_mismatch'
-  | 'grant_mismatch'
-  | 'args_mismatch'
-  | 'output_mismatch'
-  | 'truncation_hidden';
-
-export interface VerificationFailure {
-  ok: false;
-  code: VerificationCode;
-  detail: string;
-  /** Position in the chain, where a chain was verified. */
-  seq?: number;
-}
-export type Verified<T> = { ok: true; value: T } | VerificationFailure;
 
 /** What a holder of the result may compare the receipt with; each field given must match. */
 export interface Expectation {
@@ -74,10 +39,6 @@ export interface Expectation {
   argsSha256?: string;
   stdout?: { bytes: Uint8Array; presentedAsWhole: boolean };
   stderr?: { bytes: Uint8Array; presentedAsWhole: boolean };
-}
-
-function refuse(code: VerificationCode, detail: string): VerificationFailure {
-  return { ok: false, code, detail };
 }
 
 /** Checks one envelope: form, both signatures, validity of their keys, and the expectations. */
@@ -95,49 +56,25 @@ export async function verifyReceipt(
   return mismatch ?? { ok: true, value: { receipt, payload } };
 }
 
-const payloadDecoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-
-/** Parses an envelope and its payload without judging signatures. */
-export function readReceipt(
-  input: unknown,
-): Verified<{ envelope: Envelope; receipt: Receipt; payload: Uint8Array<ArrayBuffer> }> {
-  const envelope = EnvelopeSchema.safeParse(input);
-  if (!envelope.success) {
-    return refuse('envelope_malformed', `envelope: ${envelope.error.issues[0]?.message ?? 'not an object'}`);
-  }
-  return readEnvelope(envelope.data);
+interface ReadReceipt {
+  envelope: Envelope;
+  receipt: Receipt;
+  payload: Uint8Array<ArrayBuffer>;
 }
 
-/** The same of an envelope that was parsed already. */
-export function readEnvelope(
-  envelope: Envelope,
-): Verified<{ envelope: Envelope; receipt: Receipt; payload: Uint8Array<ArrayBuffer> }> {
-  if (envelope.payloadType !== RECEIPT_PAYLOAD_TYPE) {
-    return refuse('payload_type_unknown', `payloadType must be ${RECEIPT_PAYLOAD_TYPE}`);
-  }
-  const payload = envelopePayload(envelope);
-  if (payload === undefined) return refuse('payload_encoding', 'the payload is not canonical base64');
-  let parsed: unknown;
-  let text: string;
-  try {
-    text = payloadDecoder.decode(payload);
-    parsed = JSON.parse(text);
-  } catch {
-    return refuse('payload_malformed', 'the payload is not JSON');
-  }
-  // JSON.parse keeps the last of two equal keys; a reader that keeps the first would see another receipt.
-  if (JSON.stringify(parsed) !== text) {
-    return refuse('payload_duplicate_key', 'the payload is not the one serialisation of its content');
-  }
-  const receipt = ReceiptSchema.safeParse(parsed);
-  if (!receipt.success) {
-    const issue = receipt.error.issues[0];
-    return refuse(
-      'payload_malformed',
-      `receipt.${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'wrong'}`,
-    );
-  }
-  return { ok: true, value: { envelope, receipt: receipt.data, payload } };
+/** Parses an envelope and its payload without judging signatures. */
+export function readReceipt(input: unknown): Verified<ReadReceipt> {
+  const envelope = parseEnvelope(input);
+  return envelope.ok ? readEnvelope(envelope.value) : envelope;
+}
+
+const FORM = { payloadType: RECEIPT_PAYLOAD_TYPE, schema: ReceiptSchema, name: 'receipt' };
+
+export function readEnvelope(envelope: Envelope): Verified<ReadReceipt> {
+  const read = readPayload(envelope, FORM);
+  if (!read.ok) return read;
+  const { value: receipt, payload } = read.value;
+  return { ok: true, value: { envelope, receipt, payload } };
 }
 
 async function verifySignatures(
@@ -159,15 +96,8 @@ async function verifySignatures(
     if (host !== undefined && (host.host_id !== receipt.host_id || host.kid !== receipt.key_id)) {
       return refuse('key_of_other_host', 'the signing key is not that of the host in the receipt');
     }
-    if (dated.revoked_at !== null && finishedAtS >= dated.revoked_at) {
-      return refuse('key_revoked', `the key ${dated.kid} was revoked before the receipt was signed`);
-    }
-    if (!isLiveAt(dated, finishedAtS))
-      return refuse('key_not_valid_then', `the key ${dated.kid} was not valid then`);
-    const key = await importPublicKey(dated.jwk);
-    if (key === undefined || !(await verifySignature(signature.sig, message, key))) {
-      return refuse('signature_invalid', `the signature by ${dated.kid} does not verify`);
-    }
+    const fault = await signatureFailure(signature.sig, { message, key: dated, signedAtS: finishedAtS });
+    if (fault !== undefined) return fault;
     if (host !== undefined) byHost = true;
     if (edge !== undefined) byEdge = true;
   }
@@ -207,13 +137,47 @@ async function compare(receipt: Receipt, expected: Expectation): Promise<Verific
   return undefined;
 }
 
-/** Checks a whole session: every receipt, and that each follows the one before, from the first on. */
+/** Both chains of a session, from their beginnings on; `more`: what is given of the hosts' chain is not all. */
+export interface SessionReceipts {
+  sessionId: string;
+  receipts: readonly unknown[];
+  edgeReceipts: readonly unknown[];
+  more: boolean;
+}
+
+export type SessionVerified =
+  | { ok: true; receipts: Receipt[]; edgeReceipts: EdgeReceipt[] }
+  | (VerificationFailure & { chain: 'host' | 'edge' });
+
+/** Checks a session as it is exported: the hosts' chain, the edge's, and that they belong together. */
+export async function verifySessionReceipts(
+  { sessionId, receipts, edgeReceipts, more }: SessionReceipts,
+  keys: TrustedKeys,
+): Promise<SessionVerified> {
+  const chain = await verifyLinks(receipts, keys, sessionId);
+  if (!chain.ok) return { ...chain, chain: 'host' };
+  const hostChain = { sha256s: chain.value.map(({ sha256 }) => sha256), isWhole: !more };
+  const ofEdge = await verifyEdgeChain(edgeReceipts, keys, { sessionId, hostChain });
+  if (!ofEdge.ok) return { ...ofEdge, chain: 'edge' };
+  return { ok: true, receipts: chain.value.map(({ receipt }) => receipt), edgeReceipts: ofEdge.value };
+}
+
+/** Checks what hosts signed: every receipt, and that each follows the one before, from the first on. */
 export async function verifyChain(
   envelopes: readonly unknown[],
   keys: TrustedKeys,
   sessionId: string,
 ): Promise<Verified<Receipt[]>> {
-  const receipts: Receipt[] = [];
+  const links = await verifyLinks(envelopes, keys, sessionId);
+  return links.ok ? { ok: true, value: links.value.map(({ receipt }) => receipt) } : links;
+}
+
+async function verifyLinks(
+  envelopes: readonly unknown[],
+  keys: TrustedKeys,
+  sessionId: string,
+): Promise<Verified<{ receipt: Receipt; sha256: string }[]>> {
+  const links: { receipt: Receipt; sha256: string }[] = [];
   let previous = FIRST_PREVIOUS_SHA256;
   for (const [index, envelope] of envelopes.entries()) {
     const seq = index + 1;
@@ -223,9 +187,9 @@ export async function verifyChain(
     const broken = followFailure(receipt, seq, previous, sessionId);
     if (broken !== undefined) return { ...broken, seq };
     previous = await sha256Hex(payload);
-    receipts.push(receipt);
+    links.push({ receipt, sha256: previous });
   }
-  return { ok: true, value: receipts };
+  return { ok: true, value: links };
 }
 
 function followFailure(

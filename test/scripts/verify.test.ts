@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Envelope } from '../../shared/dsse.ts';
+import { makeEdgeChain } from '../shared/edge-receipt-fixture.ts';
 import { makeChain, makeWorld, newTestSessionId, type TestWorld } from '../shared/receipt-fixture.ts';
 
 const script = fileURLToPath(new URL('../../scripts/verify.ts', import.meta.url));
@@ -75,5 +76,37 @@ describe('the verifier', () => {
     const single = join(folder, 'single.json');
     await writeFile(single, JSON.stringify(chain[0]));
     expect(await verify(await part(0, 2), single)).toMatchObject({ exitCode: 2 });
+  });
+
+  test('takes the receipts of the edge beside those of the hosts, and refuses one that does not belong to them', async () => {
+    const edge_receipts = await makeEdgeChain(world, 3, chain);
+    const verified = await verify(await part(0, 5, { edge_receipts }));
+    expect(verified).toMatchObject({ exitCode: 0 });
+    expect(verified.output).toContain('chain of 5 receipts of');
+    expect(verified.output).toContain('chain of 3 receipts of the edge');
+    expect(verified.output).toMatch(/valid {2}edge 1 .* call 1 of exe_/);
+    const parts = [
+      await part(0, 2, { edge_receipts: edge_receipts.slice(0, 1), next_edge_after: 1 }),
+      await part(2, 5, { edge_receipts: edge_receipts.slice(1), last: true }),
+    ];
+    expect(await verify(...parts)).toMatchObject({ exitCode: 0 });
+    const foreign = await makeEdgeChain(world, 3, await makeChain(world, 5));
+    const refused = await verify(await part(0, 5, { edge_receipts: foreign, foreign: true }));
+    expect(refused).toMatchObject({ exitCode: 1 });
+    expect(refused.output).toContain('edge receipt 2: anchor_mismatch');
+  });
+
+  test('takes a single receipt of the edge with keys that are given', async () => {
+    const [receipt] = await makeEdgeChain(world, 1, []);
+    const file = join(folder, 'edge.json');
+    const keysFile = join(folder, 'keys.json');
+    await writeFile(file, JSON.stringify({ receipt }));
+    await writeFile(keysFile, JSON.stringify(world.keys));
+    const verified = await verify(file, '--keys', keysFile);
+    expect(verified).toMatchObject({ exitCode: 0 });
+    expect(verified.output).toContain('by the edge https://edge.example');
+    const other = await makeWorld();
+    await writeFile(keysFile, JSON.stringify(other.keys));
+    expect(await verify(file, '--keys', keysFile)).toMatchObject({ exitCode: 1 });
   });
 });

@@ -7,7 +7,7 @@ import { newId, randomHandle } from '../../shared/ids.ts';
 import type { DatedKey } from '../../shared/key-set.ts';
 import { DEFAULT_RESOURCE_LIMITS } from '../../shared/limits.ts';
 import { FIRST_PREVIOUS_SHA256, RECEIPT_PAYLOAD_TYPE, type Receipt } from '../../shared/receipt.ts';
-import type { TrustedKeys } from '../../shared/receipt-verify.ts';
+import type { TrustedKeys } from '../../shared/verification.ts';
 
 export interface TestSigner extends Signer {
   dated: DatedKey;

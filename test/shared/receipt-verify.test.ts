@@ -3,7 +3,8 @@ import { sha256Hex } from '../../shared/digest.ts';
 import { type Envelope, preAuthenticationEncoding } from '../../shared/dsse.ts';
 import { fromBase64, toBase64, toBase64Url, utf8 } from '../../shared/encoding.ts';
 import { RECEIPT_PAYLOAD_TYPE } from '../../shared/receipt.ts';
-import { type TrustedKeys, verifyChain, verifyReceipt } from '../../shared/receipt-verify.ts';
+import { verifyChain, verifyReceipt } from '../../shared/receipt-verify.ts';
+import type { TrustedKeys } from '../../shared/verification.ts';
 import {
   makeChain,
   makeReceipt,

@@ -34,7 +34,11 @@ export async function makeApproved(
     return accepted.ok ? success(null) : accepted;
   }
   const ids = { sessionId, executionId };
-  const edgeCall = { execution: performance.begun(ids), idempotency: null, timeoutMs: performance.timeoutMs };
+  const edgeCall = {
+    ...(await performance.begun(ids)),
+    idempotency: null,
+    timeoutMs: performance.timeoutMs,
+  };
   const begun = await session((stub) => stub.beginEdgeCall(caller, edgeCall), UNSAFE);
   if (!begun.ok) return begun;
   const execution = finish(await performance.run(ids, new AbortController().signal));

@@ -1,5 +1,6 @@
 /** A call that a program makes: the same check as of any other call, and then who executes it. */
 import type { CallError } from '../../shared/code-mode.ts';
+import { sha256Hex } from '../../shared/digest.ts';
 import { type Failure, failure } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { ToolNameSchema } from '../../shared/tool.ts';
@@ -16,6 +17,9 @@ const MAX_MESSAGE_CHARACTERS = 4_000;
 
 interface Common {
   arguments: Record<string, unknown>;
+  /** Of their JSON. */
+  argsSha256: string;
+  toolVersion: string;
   /** Whether it may change something. */
   writes: boolean;
 }
@@ -65,7 +69,8 @@ async function plan(
   const place = { root: '', caller: 'code' as const };
   const { tool } = checkStored(context, { call, stored }, place);
   const { effects } = definitionOf(tool);
-  const common = { arguments: given, writes: !effects.readOnly };
+  const argsSha256 = await sha256Hex(JSON.stringify(given));
+  const common = { arguments: given, argsSha256, toolVersion: tool.version, writes: !effects.readOnly };
   if (tool.kind === 'client') return { by: 'caller', ...common };
   if (tool.kind === 'code') return refused(notHere(tool.name));
   const resolved = resolveStored(context, { call, stored }, place);
@@ -114,22 +119,5 @@ export function errorOf({ code, detail, violations = [] }: Failure): CallError {
   return {
     code: code === 'invalid_request' ? 'invalid_arguments' : code,
     message: message.slice(0, MAX_MESSAGE_CHARACTERS).toWellFormed(),
-  };
-}
-
-/** What the function in the program returns or raises. */
-export function answerOf(execution: Execution): { result: unknown } | { error: CallError } {
-  const { status, structured, stdout, results, error } = execution;
-  if (status === 'succeeded') {
-    if (structured !== null) return { result: structured };
-    return { result: stdout === '' && results.length > 0 ? results : stdout };
-  }
-  const shown = structured === null ? stdout : JSON.stringify(structured);
-  const why = error === null ? `the call is ${status}` : `${error.name}: ${error.message}`;
-  return {
-    error: {
-      code: status === 'failed' ? 'tool_failed' : status,
-      message: `${why}${shown === '' ? '' : `\n${shown}`}`.slice(0, MAX_MESSAGE_CHARACTERS).toWellFormed(),
-    },
   };
 }

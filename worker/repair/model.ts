@@ -45,7 +45,7 @@ async function askOnce(
   await admitOwner(surroundings.env, plan.owner);
   const exchange = ownersExchange(surroundings, plan.owner);
   const { model } = plan.request;
-  const { performance } = await resolveCall(exchange, {
+  const { performance, finish } = await resolveCall(exchange, {
     tool_name: model.tool_name,
     arguments: requestBody(plan.request, failed),
     timeout_ms: model.timeout_ms,
@@ -53,7 +53,8 @@ async function askOnce(
   if (performance === undefined) throw new Refusal(failure('tool_unavailable', 'the tool is no model'));
   const key = await sha256Hex(JSON.stringify(['repair model', plan.repairRunId, failed.length, tried]));
   const session = sessionOf(exchange, plan.sessionId);
-  return unwrap(await edgeRun(session, { performance, idempotency: { key, fingerprint: key } }).end());
+  const idempotency = { key, fingerprint: key };
+  return unwrap(await edgeRun(session, { performance, finish, idempotency }).end());
 }
 
 function answerOf(

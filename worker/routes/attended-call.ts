@@ -52,7 +52,11 @@ export function attendedCall(
     edge:
       performance === undefined
         ? undefined
-        : edgeRun(session, { performance, idempotency: call.idempotency }),
+        : edgeRun(session, {
+            performance,
+            finish: call.resolved.finish,
+            idempotency: call.idempotency,
+          }),
     finish: call.resolved.finish,
     input,
     ephemeral: call.ephemeral ?? false,
@@ -92,10 +96,7 @@ export async function awaitCall({
   edge,
   finish,
 }: AttendedCall): Promise<Outcome<Execution>> {
-  if (edge !== undefined) {
-    const ended = await edge.end();
-    return ended.ok ? success(finish(ended.value)) : ended;
-  }
+  if (edge !== undefined) return edge.end();
   if (ephemeral) {
     const executed = await session.call((stub) => stub.execute(input), SAFE);
     return executed.ok ? success(finish(executed.value)) : executed;

@@ -14,29 +14,35 @@ export interface EdgeRun {
   stop: () => void;
 }
 
-export function edgeRun(
-  session: OwnSession,
-  { performance, idempotency }: { performance: EdgePerformance; idempotency: Idempotency | null },
-): EdgeRun {
+export interface EdgeRunInput {
+  performance: EdgePerformance;
+  /** The result as the tool promises it, or said to be otherwise. */
+  finish: (execution: Execution) => Execution;
+  idempotency: Idempotency | null;
+}
+
+export function edgeRun(session: OwnSession, { performance, finish, idempotency }: EdgeRunInput): EdgeRun {
   const controller = new AbortController();
   const ids = { sessionId: session.sessionId, executionId: newId('exe') };
   let begun: Promise<Outcome<Execution | null>> | undefined;
   let ended: Promise<Outcome<Execution>> | undefined;
   const begin = () => {
-    begun ??= session.call((stub) => {
-      const execution = performance.begun(ids);
-      return stub.beginEdgeCall(session.caller, { execution, idempotency, timeoutMs: performance.timeoutMs });
-    }, UNSAFE);
+    begun ??= performance.begun(ids).then((call) => {
+      const whole = { ...call, idempotency, timeoutMs: performance.timeoutMs };
+      return session.call((stub) => stub.beginEdgeCall(session.caller, whole), UNSAFE);
+    });
     return begun;
   };
   const run = async (): Promise<Outcome<Execution>> => {
     const first = await begin();
     if (!first.ok) return first;
     if (first.value !== null) return success(first.value);
-    const execution = await performance.run(ids, controller.signal);
-    // The answer does not wait on whether it could be kept: without it the call reads as unknown later.
-    await session.call((stub) => stub.endEdgeCall(session.caller, execution), UNSAFE).catch(() => undefined);
-    return success(execution);
+    const execution = finish(await performance.run(ids, controller.signal));
+    // The answer is given also where it could not be kept: then the call reads as unknown later, and has no receipt.
+    const kept = await session
+      .call((stub) => stub.endEdgeCall(session.caller, execution), UNSAFE)
+      .catch(() => undefined);
+    return success({ ...execution, receipt: kept?.ok === true ? kept.value : null });
   };
   return {
     begin: async () => {

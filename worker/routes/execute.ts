@@ -147,11 +147,15 @@ async function runIn(
   if (resolved.performance !== undefined) {
     requireOneAnswer(input.body);
     const { performance } = resolved;
-    const running = edgeRun(session, { performance, idempotency: input.idempotency }).end();
+    const running = edgeRun(session, {
+      performance,
+      finish: resolved.finish,
+      idempotency: input.idempotency,
+    }).end();
     // A client that goes away does not keep the end from being written.
     exchange.waitUntil(running.catch(() => undefined));
     const ended = await running;
-    return ended.ok ? success(reply(200, resolved.finish(ended.value))) : ended;
+    return ended.ok ? success(reply(200, ended.value)) : ended;
   }
   const whole = {
     ...input,

@@ -46,12 +46,13 @@ const listExecutions = defineRoute({
   query: z.strictObject({
     limit: z.coerce.number().int().min(1).max(100).default(20).describe('Executions in one answer.'),
     cursor: z.string().min(1).max(512).optional().describe('`next_cursor` of the answer before.'),
+    inner: z.enum(['true', 'false']).default('false').describe('Whether the calls of programs are in it.'),
   }),
   answers: { 200: { description: 'A page', content: { 'application/json': ExecutionListSchema } } },
   errors: ['not_found'],
   handle: async (exchange, { params, query }) => {
     const session = await ownSession(exchange, params.session_id);
-    const page = { limit: query.limit, cursor: query.cursor };
+    const page = { limit: query.limit, cursor: query.cursor, inner: query.inner === 'true' };
     return reply(200, unwrap(await session.call((stub) => stub.listExecutions(session.caller, page), SAFE)));
   },
 });
@@ -159,17 +160,24 @@ const exportReceipts = defineRoute({
   method: 'GET',
   path: '/v1/sessions/{session_id}/receipts',
   operationId: 'exportReceipts',
-  summary: 'The receipts of a session in order, with the public keys that verify them',
+  summary:
+    'The receipts of a session in order, those of hosts and those of the edge, with the public keys that verify them',
   access: { kind: 'tenant', scopes: ['sessions:read'] },
   query: z.strictObject({
     after: z.coerce.number().int().min(0).default(0).describe('`next_after` of the answer before.'),
+    edge_after: z.coerce
+      .number()
+      .int()
+      .min(0)
+      .default(0)
+      .describe('`next_edge_after` of the answer before. Of a chain that is at its end: its length.'),
     limit: z.coerce
       .number()
       .int()
       .min(1)
       .max(MAX_EXPORTED_RECEIPTS)
       .default(DEFAULT_EXPORTED_RECEIPTS)
-      .describe('Receipts in one answer.'),
+      .describe('Receipts of each chain in one answer.'),
   }),
   answers: {
     200: { description: 'The chain, or a part of it', content: { 'application/json': ReceiptExportSchema } },

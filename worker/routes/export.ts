@@ -20,7 +20,7 @@ async function* linesOf(session: OwnSession, encoding: 'utf-8' | 'base64'): Asyn
   let executions = 0;
   let cursor: string | null | undefined;
   while (cursor !== null) {
-    const page = { limit: EXECUTIONS_AT_ONCE, cursor };
+    const page = { limit: EXECUTIONS_AT_ONCE, cursor, inner: true };
     const listed = unwrap(await session.call((stub) => stub.listExecutions(caller, page), SAFE));
     for (const { execution_id: id } of listed.executions) {
       const found = await session.call((stub) => stub.getExecution(caller, id, encoding), SAFE);
@@ -31,23 +31,19 @@ async function* linesOf(session: OwnSession, encoding: 'utf-8' | 'base64'): Asyn
     cursor = listed.next_cursor;
   }
   let receipts = 0;
-  let after: number | null = 0;
-  while (after !== null) {
-    const page: { after: number; limit: number } = { after, limit: RECEIPTS_AT_ONCE };
-    const exported: Awaited<ReturnType<typeof receiptsOf>> = await receiptsOf(session, page);
-    const chain = unwrap(exported);
-    for (const receipt of chain.receipts) {
-      receipts += 1;
-      yield { type: 'receipt', receipt };
-    }
-    if (chain.next_after === null) yield { type: 'keys', keys: chain.keys };
-    after = chain.next_after;
+  let edgeReceipts = 0;
+  for (;;) {
+    const page = { after: receipts, edge_after: edgeReceipts, limit: RECEIPTS_AT_ONCE };
+    const chains = unwrap(await session.call((stub) => stub.receipts(caller, page), SAFE));
+    for (const receipt of chains.receipts) yield { type: 'receipt', receipt };
+    for (const receipt of chains.edge_receipts) yield { type: 'edge_receipt', receipt };
+    receipts += chains.receipts.length;
+    edgeReceipts += chains.edge_receipts.length;
+    if (chains.next_after !== null || chains.next_edge_after !== null) continue;
+    yield { type: 'keys', keys: chains.keys };
+    break;
   }
-  yield { type: 'end', executions, receipts };
-}
-
-function receiptsOf(session: OwnSession, page: { after: number; limit: number }) {
-  return session.call((stub) => stub.receipts(session.caller, page), SAFE);
+  yield { type: 'end', executions, receipts, edge_receipts: edgeReceipts };
 }
 
 export const exportSession = defineRoute({
@@ -55,7 +51,7 @@ export const exportSession = defineRoute({
   path: '/v1/sessions/{session_id}/export',
   operationId: 'exportSession',
   summary:
-    'The session as lines of JSON: `session`, an `execution` each, newest first, a `receipt` each, oldest first, `keys`, and `end` with the counts. A document without `end` is cut off',
+    'The session as lines of JSON: `session`, an `execution` each, newest first, a `receipt` or `edge_receipt` each, oldest first, `keys`, and `end` with the counts. A document without `end` is cut off',
   access: { kind: 'tenant', scopes: ['sessions:read'] },
   query: z.strictObject({
     encoding: z.enum(['utf-8', 'base64']).default('utf-8').describe('How `stdout` and `stderr` are given.'),

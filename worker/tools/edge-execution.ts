@@ -1,4 +1,4 @@
-/** What a call that ran at the edge looks like: the same as one that ran in a sandbox, without a receipt. */
+/** What a call that ran at the edge looks like: the same as one that ran in a sandbox. */
 import { utf8 } from '../../shared/encoding.ts';
 import type { Execution, ProgramError, RichResult } from '../../shared/execution.ts';
 import type { TerminalStatus } from '../../shared/lifecycle.ts';

@@ -1,10 +1,12 @@
 /** Calls that are made at the edge: of HTTP tools here, of the tools of an MCP server by the object of its source. */
+import { sha256Hex } from '../../shared/digest.ts';
 import type { Execute, Execution } from '../../shared/execution.ts';
 import type { RegisteredTool } from '../../shared/registered-tool.ts';
 import type { Env } from '../env.ts';
 import { invalid } from '../middleware/body.ts';
 import type { StoredTool } from '../objects/catalogue/port.ts';
 import { SHARED } from '../objects/catalogue/shared-name.ts';
+import type { MadeCall } from '../objects/session/edge-receipts/made.ts';
 import { sourceObjectName } from '../objects/source/port.ts';
 import { openSecrets } from '../secrets/sealed-secrets.ts';
 import type { CallContext } from './check-call.ts';
@@ -27,8 +29,8 @@ export interface ResolveContext extends CallContext {
 
 export interface EdgePerformance {
   timeoutMs: number;
-  /** The call as it stands before it is made. */
-  begun: (ids: EdgeCallIds) => Execution;
+  /** The call as it stands before it is made, and what its receipt will say of that. */
+  begun: (ids: EdgeCallIds) => Promise<{ execution: Execution; made: MadeCall }>;
   run: (ids: EdgeCallIds, signal: AbortSignal) => Promise<Execution>;
 }
 
@@ -47,7 +49,7 @@ export function httpPerformance(
   if (!built.ok) throw invalid([{ path: `${path}.${built.name}`, expected: built.expected }]);
   const tenant = tool.source === SHARED ? SHARED : principal.tenant;
   const owner = { tenant, holder: tool.name };
-  return performance(context, { toolName: tool.name, timeoutMs: call.timeout_ms }, async (_, signal) => {
+  return performance(context, { tool, call }, async (_, signal) => {
     const credentials =
       sealedCredentials === null ? {} : await openSecrets(configuration.secretsKey, owner, sealedCredentials);
     const rules = addressRules(configuration);
@@ -83,18 +85,24 @@ export function mcpPerformance(context: ResolveContext, tool: McpTool, call: Tim
       signal.removeEventListener('abort', cancel);
     }
   };
-  return performance(context, { toolName: tool.name, timeoutMs: call.timeout_ms }, work);
+  return performance(context, { tool, call }, work);
 }
 
 function performance(
   { receivedMs }: ResolveContext,
-  { toolName, timeoutMs }: { toolName: string; timeoutMs: number },
+  { tool, call }: { tool: RegisteredTool; call: TimedCall },
   work: Work,
 ): EdgePerformance {
-  const factsOf = (ids: EdgeCallIds) => ({ ...ids, toolName, receivedMs, startedMs: Date.now() });
+  const timeoutMs = call.timeout_ms;
+  const factsOf = (ids: EdgeCallIds) => ({ ...ids, toolName: tool.name, receivedMs, startedMs: Date.now() });
   return {
     timeoutMs,
-    begun: (ids) => edgeExecutionBegun(factsOf(ids)),
+    begun: async (ids) => {
+      const argsSha256 = await sha256Hex(JSON.stringify(call.arguments));
+      const facts = factsOf(ids);
+      const made = { toolVersion: tool.version, argsSha256, timeoutMs, startedAtMs: facts.startedMs };
+      return { execution: edgeExecutionBegun(facts), made };
+    },
     run: async (ids, signal) => {
       const facts = factsOf(ids);
       return edgeExecutionEnded(facts, await work(ids, signal));

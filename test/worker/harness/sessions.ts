@@ -9,7 +9,7 @@ import { configurationOf } from '../../../worker/configuration.ts';
 import type { ExecuteInput } from '../../../worker/objects/session/port.ts';
 import { DOUBLE_IMAGE, type HostDouble } from '../../fixtures/host-double/host-double.ts';
 
-export const WHOLE_CHAIN = { after: 0, limit: 1_000 };
+export const WHOLE_CHAIN = { after: 0, edge_after: 0, limit: 1_000 };
 
 export const caller = { tenant: 'acme', subject: 'alice' };
 

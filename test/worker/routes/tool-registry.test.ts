@@ -2,6 +2,7 @@ import { runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import * as z from 'zod';
+import { EDGE_RECEIPT_PAYLOAD_TYPE } from '../../../shared/edge-receipt.ts';
 import { ExecutionSchema } from '../../../shared/execution.ts';
 import {
   MAX_TOOL_CHARACTERS_OF_A_TENANT,
@@ -504,7 +505,7 @@ describe('an HTTP tool', () => {
       tool_name: 'lookup',
       status: 'succeeded',
       structured: { found: ['x'], echo: '[credential]' },
-      receipt: null,
+      receipt: { payloadType: EDGE_RECEIPT_PAYLOAD_TYPE },
     });
     expect(requests[0]?.url).toBe('https://api.example.com/v1/a%2Fb/items?q=%C3%A9');
     expect(requests[0]?.headers.get('authorization')).toBe('Bearer very-secret-value');

@@ -1,17 +1,14 @@
 /** Calls of the API that concern executions. */
-import type { Envelope } from '../../../shared/dsse.ts';
-import { keyIdOf } from '../../../shared/ed25519.ts';
 import { type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
 import { type EventCursor, type Execution, parseCursor } from '../../../shared/execution.ts';
 import type { Relay } from '../../../shared/grant.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
-import type { Configuration } from '../../configuration.ts';
 import type { Caller } from '../caller.ts';
 import { isOver } from './agenda.ts';
 import { notFound } from './creation.ts';
 import { eventStream } from './event-stream.ts';
 import type { Arguments } from './executions.ts';
-import type { ExecuteInput, ExecutionPage, ReceiptExport, ReceiptPage } from './port.ts';
+import type { ExecuteInput } from './port.ts';
 import type { ExecutionRecord, SessionRecord } from './records.ts';
 import type { SessionRuntime } from './runtime.ts';
 import { isOwner } from './session-row.ts';
@@ -146,81 +143,4 @@ export function find(runtime: SessionRuntime, caller: Caller, executionId: strin
   if (runtime.row.ownedBy(caller) === undefined) return notFound();
   const record = runtime.executions.find(executionId);
   return record === undefined ? failure('not_found', 'no such execution') : success(record);
-}
-
-export function list(
-  runtime: SessionRuntime,
-  caller: Caller,
-  page: { cursor?: string | undefined; limit: number },
-): Outcome<ExecutionPage> {
-  if (runtime.row.ownedBy(caller) === undefined) return notFound();
-  const before = page.cursor === undefined ? Number.MAX_SAFE_INTEGER : Number(page.cursor);
-  if (!/^\d{1,15}$/.test(page.cursor ?? '1') || !Number.isSafeInteger(before)) {
-    return failure('invalid_request', 'the cursor is not one of this list', {
-      violations: [{ path: 'query.cursor', expected: 'next_cursor of a former answer' }],
-    });
-  }
-  const found = runtime.executions.summariesBefore(before, page.limit + 1);
-  const shown = found.slice(0, page.limit);
-  const last = shown.at(-1);
-  return success({
-    executions: shown.map(({ view }) => view),
-    next_cursor: found.length > shown.length && last !== undefined ? String(last.n) : null,
-  });
-}
-
-export function receiptOf(runtime: SessionRuntime, record: ExecutionRecord): Outcome<Envelope> {
-  const envelope = record.receiptSeq === null ? undefined : runtime.store.receipt(record.receiptSeq);
-  if (envelope !== undefined) return success(envelope);
-  return isTerminal(record.status)
-    ? failure('not_found', `there is no receipt: ${whyNoReceipt(record)}`)
-    : failure('receipt_pending', 'the execution has not ended');
-}
-
-/** A host signs what it ran to its end. Of everything else the edge says itself what it knows. */
-function whyNoReceipt({ status, reason }: ExecutionRecord): string {
-  const because = reason === null ? '' : ` (${reason})`;
-  switch (status) {
-    case 'cancelled':
-      return `the call was cancelled before it was sent to a host${because}; nothing ran`;
-    case 'refused':
-      return `the host refused the call${because}; nothing ran`;
-    case 'unknown':
-      return `the end of the call was not seen, or what the host signed of it was not accepted${because}`;
-    default:
-      return `the session ended before its host had signed the end of the call${because}`;
-  }
-}
-
-export async function receiptExport(
-  runtime: SessionRuntime,
-  configuration: Configuration,
-  { after, limit }: ReceiptPage,
-): Promise<Outcome<ReceiptExport>> {
-  const { facts, hostKeyX, chainSeq } = runtime.row.record;
-  const hosts = runtime.store.formerHosts();
-  if (hostKeyX !== null) hosts.push({ hostId: facts.hostId, keyX: hostKeyX });
-  const receipts = runtime.store.receipts(after, limit);
-  const last = after + receipts.length;
-  return success({
-    session_id: facts.sessionId,
-    receipts,
-    next_after: last < chainSeq && receipts.length > 0 ? last : null,
-    keys: {
-      edge: configuration.keySet.receipt_keys,
-      hosts: await Promise.all(hosts.map(({ hostId, keyX }) => hostKey(hostId, keyX))),
-    },
-  });
-}
-
-async function hostKey(hostId: string, x: string): Promise<ReceiptExport['keys']['hosts'][number]> {
-  const jwk = { kty: 'OKP', crv: 'Ed25519', x } as const;
-  return {
-    host_id: hostId,
-    kid: await keyIdOf(jwk),
-    jwk,
-    not_before: null,
-    not_after: null,
-    revoked_at: null,
-  };
 }

@@ -177,6 +177,11 @@ export class Executions {
     );
   }
 
+  /** Of the execution with this number, where it is still known. */
+  idOf(n: number): string | undefined {
+    return this.#open.find((record) => record.n === n)?.executionId ?? this.#store.executionId(n);
+  }
+
   findByKey(key: string): ExecutionRecord | undefined {
     return this.#open.find((record) => record.idempotencyKey === key) ?? this.#store.executionByKey(key);
   }

@@ -22,27 +22,19 @@ import type { Caller } from '../caller.ts';
 import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
 import { ring } from './alarm.ts';
 import { AlarmClock } from './alarm-clock.ts';
-import {
-  accept,
-  cursorOf,
-  find,
-  list,
-  readersFault,
-  receiptExport,
-  receiptOf,
-  streamOf,
-  wakeFor,
-} from './calls.ts';
+import { accept, cursorOf, find, readersFault, streamOf, wakeFor } from './calls.ts';
 import { createSession, formerCreate, notFound, recordInTenant, viewOf } from './creation.ts';
 import { leaveHost } from './draining.ts';
-import { type EdgeCall, EdgeCalls } from './edge-calls/edge-calls.ts';
+import type { EdgeCall } from './edge-calls/edge-calls.ts';
 import { confirmGone, endSession, loseHost, resumeEnding } from './ending.ts';
+import { getExecution, list } from './found.ts';
 import { readCaller, readEventsPath, readExecuteInput } from './internal-request.ts';
 import { migrateSession } from './migration.ts';
 import {
   type CreateInput,
   type ExecuteInput,
   type ExecutionPage,
+  type ExecutionQuery,
   type HostNotice,
   INTERNAL_HEADERS,
   INTERNAL_PATHS,
@@ -52,6 +44,7 @@ import {
 } from './port.ts';
 import { answerCalls, beginProgram, programOf, waitProgram } from './programs/calls.ts';
 import type { ProgramFacts } from './programs/port.ts';
+import { receiptExport, receiptOf } from './receipts.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { rollBack, rollbackTarget, takeBack } from './rollback.ts';
 import { SessionRuntime } from './runtime.ts';
@@ -62,11 +55,9 @@ import { serveTransfer } from './transfer-calls.ts';
 export class SessionObject extends DurableObject<Env> implements SessionPort {
   #configuration: Configuration | undefined;
   #runtime: SessionRuntime | undefined;
-  readonly #edgeCalls: EdgeCalls;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
-    this.#edgeCalls = new EdgeCalls(ctx.storage);
     void ctx.blockConcurrencyWhile(async () => {
       const clock = new AlarmClock(ctx.storage);
       await clock.load();
@@ -160,22 +151,19 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   }
 
   async beginEdgeCall(caller: Caller, call: EdgeCall): Promise<Outcome<Execution | null>> {
-    const { row } = this.#parts;
+    const { row, edgeCalls, executions } = this.#parts;
     if (row.ownedBy(caller) === undefined) return notFound();
-    row.patch({ lastActivityAtMs: Date.now() });
-    return this.#edgeCalls.begin(call, Date.now());
+    const nowMs = Date.now();
+    row.patch({ lastActivityAtMs: nowMs });
+    return edgeCalls.begin(call, { afterN: executions.total, nowMs });
   }
 
-  async endEdgeCall(caller: Caller, execution: Execution): Promise<Outcome<null>> {
+  async endEdgeCall(caller: Caller, execution: Execution): Promise<Outcome<Envelope | null>> {
     if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
-    this.#edgeCalls.end(execution);
-    return success(null);
+    return success(await this.#parts.edgeCalls.end(execution));
   }
 
-  async listExecutions(
-    caller: Caller,
-    page: { cursor?: string | undefined; limit: number },
-  ): Promise<Outcome<ExecutionPage>> {
+  async listExecutions(caller: Caller, page: ExecutionQuery): Promise<Outcome<ExecutionPage>> {
     return list(this.#parts, caller, page);
   }
 
@@ -184,15 +172,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     executionId: string,
     encoding?: 'utf-8' | 'base64',
   ): Promise<Outcome<Execution>> {
-    const found = find(this.#parts, caller, executionId);
-    if (!found.ok) return this.#edgeCall(caller, executionId);
-    return success(this.#parts.executions.view(found.value, encoding === undefined ? {} : { encoding }));
-  }
-
-  #edgeCall(caller: Caller, executionId: string): Outcome<Execution> {
-    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
-    const found = this.#edgeCalls.find(executionId, Date.now());
-    return found === undefined ? failure('not_found', 'no such execution') : success(found);
+    return getExecution(this.#parts, caller, { executionId, encoding });
   }
 
   async toolOf(caller: Caller, executionId: string): Promise<Outcome<string>> {
@@ -201,8 +181,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   }
 
   async receipt(caller: Caller, executionId: string): Promise<Outcome<Envelope>> {
-    const found = find(this.#parts, caller, executionId);
-    return found.ok ? receiptOf(this.#parts, found.value) : found;
+    return receiptOf(this.#parts, caller, executionId);
   }
 
   async receipts(caller: Caller, page: ReceiptPage): Promise<Outcome<ReceiptExport>> {

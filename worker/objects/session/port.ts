@@ -45,9 +45,18 @@ export type ExecuteInput = z.infer<typeof ExecuteInputSchema>;
 export type ReceiptExport = z.infer<typeof ReceiptExportSchema>;
 
 export interface ReceiptPage {
-  /** Position in the chain behind which the page begins. */
+  /** Positions in the two chains behind which the page begins, that of the hosts and that of the edge. */
   after: number;
+  edge_after: number;
+  /** Of each chain. */
   limit: number;
+}
+
+export interface ExecutionQuery {
+  cursor?: string | undefined;
+  limit: number;
+  /** Whether the calls of programs are in it too. */
+  inner?: boolean;
 }
 
 export interface ExecutionPage {
@@ -108,11 +117,9 @@ export interface SessionPort {
   answerCalls(caller: Caller, programId: string, results: ToolResult[]): Promise<Outcome<null>>;
   /** Null where the call may be made; otherwise what became of the first with its key. */
   beginEdgeCall(caller: Caller, call: EdgeCall): Promise<Outcome<Execution | null>>;
-  endEdgeCall(caller: Caller, execution: Execution): Promise<Outcome<null>>;
-  listExecutions(
-    caller: Caller,
-    page: { cursor?: string | undefined; limit: number },
-  ): Promise<Outcome<ExecutionPage>>;
+  /** Gives its receipt. */
+  endEdgeCall(caller: Caller, execution: Execution): Promise<Outcome<Envelope | null>>;
+  listExecutions(caller: Caller, page: ExecutionQuery): Promise<Outcome<ExecutionPage>>;
   getExecution(
     caller: Caller,
     executionId: string,

@@ -9,6 +9,8 @@ import { nextLook, standsStill, waitsForTools } from './agenda.ts';
 import type { AlarmClock } from './alarm-clock.ts';
 import { Deadlines } from './deadlines.ts';
 import { Dispatch } from './dispatch.ts';
+import { EdgeCalls } from './edge-calls/edge-calls.ts';
+import { EdgeReceipts } from './edge-receipts/edge-receipts.ts';
 import { Executions } from './executions.ts';
 import { Intake } from './intake.ts';
 import { SessionLink } from './link.ts';
@@ -56,6 +58,8 @@ export class SessionRuntime {
   readonly dispatch: Dispatch;
   readonly transfers: Transfers;
   readonly programs: Programs;
+  readonly edgeReceipts: EdgeReceipts;
+  readonly edgeCalls: EdgeCalls;
   readonly deadlines: Deadlines;
   readonly pausing: Pausing;
   readonly suspension: Suspension;
@@ -85,6 +89,8 @@ export class SessionRuntime {
     this.clock = parts.clock;
     this.store = new SessionStore(context);
     this.row = new SessionRow(this.store);
+    this.edgeReceipts = new EdgeReceipts(context.storage, this.row, configuration);
+    this.edgeCalls = new EdgeCalls(context.storage, this.edgeReceipts);
     const { row, store } = this;
     const link = () => this.link;
     this.account = accountOf({
@@ -183,6 +189,7 @@ export class SessionRuntime {
       row,
       executions: this.executions,
       logs: this.logs,
+      receipts: this.edgeReceipts,
       send: (record, payload) => this.dispatch.answerCall(record, payload),
       port: {
         clockChanged: (record) => {
@@ -292,6 +299,7 @@ export class SessionRuntime {
   /** Memory is new: what rows say is under way goes on. */
   #recover(): void {
     const record = this.row.maybe;
+    if (record !== undefined) void this.edgeReceipts.signed();
     if (record?.state === 'destroying') this.#port.endingInterrupted();
     if (record === undefined || !this.row.isLive) return;
     if (!this.link.isUp && record.sandbox === 'ready' && record.linkDownAtMs === null) {

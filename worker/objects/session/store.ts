@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { type Envelope, EnvelopeSchema } from '../../../shared/dsse.ts';
 import { StreamNameSchema } from '../../../shared/execution.ts';
+import { ensureColumn } from '../columns.ts';
 import {
   type ExecutionRecord,
   ExecutionRecordSchema,
@@ -60,6 +61,18 @@ CREATE TABLE IF NOT EXISTS former_host (hostId TEXT NOT NULL, keyX TEXT NOT NULL
 CREATE TABLE IF NOT EXISTS receipt (seq INTEGER PRIMARY KEY, envelope TEXT NOT NULL);
 `;
 
+/** Objects of former versions have the tables without them. */
+const NEWER_COLUMNS = [
+  ['execution', 'calledAs', 'TEXT'],
+  ['execution', 'rollback', 'INTEGER NOT NULL DEFAULT 0'],
+  ['execution', 'rolledBack', 'INTEGER NOT NULL DEFAULT 0'],
+  ['session', 'pausedAtMs', 'INTEGER'],
+  ['session', 'expiresAtMs', 'INTEGER'],
+  ['session', 'snapshot', 'TEXT'],
+  ['session', 'pendingSnapshot', 'TEXT'],
+  ['session', 'generation', 'INTEGER NOT NULL DEFAULT 0'],
+] as const;
+
 /** Rows of one execution in a table that holds rows of all: numbers of rows and of calls stay below it. */
 export const ROWS_PER_EXECUTION = 2 ** 21;
 /** Output rows of an execution have numbers below this one; the last bytes of long streams have those from here on. */
@@ -114,21 +127,7 @@ export class SessionStore {
     this.#context = context;
     this.#sql = context.storage.sql;
     this.#sql.exec(SCHEMA);
-    this.#ensureColumn('execution', 'calledAs', 'TEXT');
-    this.#ensureColumn('execution', 'rollback', 'INTEGER NOT NULL DEFAULT 0');
-    this.#ensureColumn('execution', 'rolledBack', 'INTEGER NOT NULL DEFAULT 0');
-    this.#ensureColumn('session', 'pausedAtMs', 'INTEGER');
-    this.#ensureColumn('session', 'expiresAtMs', 'INTEGER');
-    this.#ensureColumn('session', 'snapshot', 'TEXT');
-    this.#ensureColumn('session', 'pendingSnapshot', 'TEXT');
-    this.#ensureColumn('session', 'generation', 'INTEGER NOT NULL DEFAULT 0');
-  }
-
-  /** An object of a former version has the table without it. */
-  #ensureColumn(table: string, column: string, type: string): void {
-    const columns = this.#sql.exec(`SELECT name FROM pragma_table_info('${table}')`).toArray();
-    if (columns.some(({ name }) => name === column)) return;
-    this.#sql.exec(`ALTER TABLE ${table} ADD COLUMN ${column} ${type}`);
+    for (const [table, name, type] of NEWER_COLUMNS) ensureColumn(this.#sql, table, { name, type });
   }
 
   /** All of the writes in `work`, or none: then memory may differ from the rows, and the object starts again. */
@@ -165,6 +164,11 @@ export class SessionStore {
 
   execution(executionId: string): ExecutionRecord | undefined {
     return this.#executions('WHERE executionId = ?', executionId)[0];
+  }
+
+  executionId(n: number): string | undefined {
+    const [row] = this.#sql.exec('SELECT executionId FROM execution WHERE n = ?', n).toArray();
+    return typeof row?.executionId === 'string' ? row.executionId : undefined;
   }
 
   executionByKey(idempotencyKey: string): ExecutionRecord | undefined {
@@ -391,7 +395,7 @@ export class SessionStore {
 
   deleteHistory(): void {
     const programs = ['program', 'inner_call', 'inner_call_piece'];
-    for (const table of ['output', 'part', 'execution', 'edge_call', 'receipt', ...programs])
+    for (const table of ['output', 'part', 'execution', 'edge_call', 'receipt', 'edge_receipt', ...programs])
       this.#sql.exec(`DELETE FROM ${table}`);
   }
 

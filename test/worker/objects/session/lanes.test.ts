@@ -66,7 +66,7 @@ describe('calls of different tools', () => {
     await quick;
     await (await nth(0)).finish();
     await slow;
-    const chain = await session.stub.receipts(caller, { after: 0, limit: 10 });
+    const chain = await session.stub.receipts(caller, { after: 0, edge_after: 0, limit: 10 });
     const tools = chain.ok ? chain.value.receipts.map(({ payload }) => JSON.parse(atob(payload)).tool) : [];
     expect(tools).toEqual(['shell', 'python']);
   });

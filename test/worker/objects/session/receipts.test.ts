@@ -195,7 +195,7 @@ describe('a receipt', () => {
     for (let count = 0; count < 5; count += 1) await session.stub.execute(call('x'));
     const parts: ReceiptExport[] = [];
     for (let after: number | null = 0; after !== null && parts.length < 9; ) {
-      const part = await session.stub.receipts(caller, { after, limit: 2 });
+      const part = await session.stub.receipts(caller, { after, edge_after: 0, limit: 2 });
       if (!part.ok) throw new Error(part.detail);
       parts.push(part.value);
       after = part.value.next_after;
@@ -208,7 +208,7 @@ describe('a receipt', () => {
     const joined = parts.flatMap(({ receipts }) => receipts);
     const whole = await session.stub.receipts(caller, WHOLE_CHAIN);
     expect(whole).toMatchObject({ value: { receipts: joined, next_after: null } });
-    expect(await session.stub.receipts(caller, { after: 5, limit: 2 })).toMatchObject({
+    expect(await session.stub.receipts(caller, { after: 5, edge_after: 0, limit: 2 })).toMatchObject({
       value: { receipts: [], next_after: null },
     });
   });

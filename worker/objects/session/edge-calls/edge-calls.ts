@@ -2,10 +2,15 @@
  * The calls of a session that run at the edge. Each is written before it is made, so a repeated one with the same key
  * never runs twice, and one whose end was not seen says so.
  */
+import type { Envelope } from '../../../../shared/dsse.ts';
 import { failure, type Outcome, success } from '../../../../shared/errors.ts';
 import type { Execution } from '../../../../shared/execution.ts';
+import { isTerminal } from '../../../../shared/lifecycle.ts';
 import { TERMINAL_GRACE_MS } from '../../../../shared/limits.ts';
 import type { Idempotency } from '../../../middleware/idempotency.ts';
+import { givenBy, givenText } from '../../../tools/given.ts';
+import { digestOf, type EdgeReceipts } from '../edge-receipts/edge-receipts.ts';
+import type { MadeCall } from '../edge-receipts/made.ts';
 import { type EdgeCallRow, EdgeCallStore } from './store.ts';
 
 const MAX_CALLS = 500;
@@ -14,23 +19,32 @@ const MAX_KEPT_CHARACTERS = 256 * 1024;
 
 export interface EdgeCall {
   execution: Execution;
+  made: MadeCall;
   idempotency: Idempotency | null;
   timeoutMs: number;
 }
 
 export class EdgeCalls {
   readonly #store: EdgeCallStore;
+  readonly #receipts: EdgeReceipts;
 
-  constructor(storage: DurableObjectStorage) {
+  /** The session's own tables are there. */
+  constructor(storage: DurableObjectStorage, receipts: EdgeReceipts) {
     this.#store = new EdgeCallStore(storage);
+    this.#receipts = receipts;
   }
 
-  /** Null where it may run; otherwise what became of the first one. */
-  begin({ execution, idempotency, timeoutMs }: EdgeCall, nowMs: number): Outcome<Execution | null> {
+  /** Null where it may run; otherwise what became of the first one. `afterN`: the session's last execution. */
+  begin(
+    { execution, made, idempotency, timeoutMs }: EdgeCall,
+    { afterN, nowMs }: { afterN: number; nowMs: number },
+  ): Outcome<Execution | null> {
     const known = idempotency === null ? undefined : this.#store.byKey(idempotency.key);
     if (known !== undefined) return this.#repeated(known, idempotency, nowMs);
     this.#store.insert({
       execution,
+      made,
+      afterN,
       idempotencyKey: idempotency?.key ?? null,
       fingerprint: idempotency?.fingerprint ?? null,
       deadlineAtMs: nowMs + timeoutMs,
@@ -43,13 +57,28 @@ export class EdgeCalls {
     if (known.fingerprint !== idempotency?.fingerprint) {
       return failure('idempotency_conflict', 'the key was used for another request');
     }
-    const execution = seen(known, nowMs);
+    const execution = this.#seen(known, nowMs);
     return execution.status === 'running'
       ? failure('idempotency_in_progress', 'the first call with this key has not ended', { retry_after_s: 1 })
       : success(execution);
   }
 
-  end(execution: Execution): void {
+  /** Gives the receipt; null for one that is not known here any more. */
+  async end(execution: Execution): Promise<Envelope | null> {
+    const { execution_id, tool_name: tool, finished_at, status } = execution;
+    const result = await digestOf(givenText(givenBy(execution)));
+    const known = this.#store.byId(execution_id);
+    this.#write(execution);
+    if (known?.made && isTerminal(status) && finished_at !== null) {
+      const { made } = known;
+      const finishedAtMs = Date.parse(finished_at);
+      const about = { execution_id, parent: null, tool, performed_by: 'edge' as const, status };
+      this.#receipts.add({ ...about, made, finishedAtMs, result });
+    }
+    return (await this.#receipts.of(execution_id)) ?? null;
+  }
+
+  #write(execution: Execution): void {
     const isLarge = JSON.stringify(execution).length > MAX_KEPT_CHARACTERS;
     const kept = { ...execution, stdout: '', structured: null, results: [], truncated: true };
     this.#store.update(isLarge ? kept : execution);
@@ -57,7 +86,23 @@ export class EdgeCalls {
 
   find(executionId: string, nowMs: number): Execution | undefined {
     const known = this.#store.byId(executionId);
-    return known === undefined ? undefined : seen(known, nowMs);
+    return known === undefined ? undefined : this.#seen(known, nowMs);
+  }
+
+  /** Newest first, without what they gave; `before` as places of the session's list have it. */
+  summariesBefore(
+    before: { afterN: number; n: number },
+    { limit, nowMs }: { limit: number; nowMs: number },
+  ): { afterN: number; n: number; view: Execution }[] {
+    return this.#store.before(before, limit).map((row) => {
+      const view = { ...this.#seen(row, nowMs), stdout: '', structured: null, results: [] };
+      return { afterN: row.afterN, n: row.n, view };
+    });
+  }
+
+  #seen(row: EdgeCallRow, nowMs: number): Execution {
+    const execution = seen(row, nowMs);
+    return { ...execution, receipt: this.#receipts.now(execution.execution_id) };
   }
 }
 

@@ -1,12 +1,19 @@
 /** SQL of the calls of a session that ran at the edge: enough to answer a repeated one, and to show it. */
 import * as z from 'zod';
 import { type Execution, ExecutionSchema } from '../../../../shared/execution.ts';
+import { ensureColumn } from '../../columns.ts';
+import { MadeCallSchema } from '../edge-receipts/made.ts';
 import { json } from '../records.ts';
 
 const RowSchema = z.object({
+  n: z.number(),
+  /** Number of the execution of the session before it. */
+  afterN: z.number(),
   fingerprint: z.string().nullable(),
   deadlineAtMs: z.number(),
   execution: json(ExecutionSchema),
+  /** Null for one of a former version, which has no receipt. */
+  made: json(MadeCallSchema).nullable(),
 });
 export type EdgeCallRow = z.infer<typeof RowSchema>;
 
@@ -16,16 +23,21 @@ export class EdgeCallStore {
   /** The table is one of the session's own. */
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
+    ensureColumn(this.#sql, 'edge_call', { name: 'afterN', type: 'INTEGER NOT NULL DEFAULT 0' });
+    ensureColumn(this.#sql, 'edge_call', { name: 'made', type: 'TEXT' });
   }
 
-  insert(row: EdgeCallRow & { idempotencyKey: string | null }): void {
+  insert(row: Omit<EdgeCallRow, 'n'> & { idempotencyKey: string | null }): void {
     this.#sql.exec(
-      'INSERT INTO edge_call (executionId, idempotencyKey, fingerprint, deadlineAtMs, execution) VALUES (?, ?, ?, ?, ?)',
+      `INSERT INTO edge_call (executionId, afterN, idempotencyKey, fingerprint, deadlineAtMs, execution, made)
+       VALUES (?, ?, ?, ?, ?, ?, ?)`,
       row.execution.execution_id,
+      row.afterN,
       row.idempotencyKey,
       row.fingerprint,
       row.deadlineAtMs,
       JSON.stringify(row.execution),
+      JSON.stringify(row.made),
     );
   }
 
@@ -44,6 +56,18 @@ export class EdgeCallStore {
 
   byKey(idempotencyKey: string): EdgeCallRow | undefined {
     return this.#one('idempotencyKey', idempotencyKey);
+  }
+
+  /** Newest first, those before the one with number `n` that came after execution `afterN`. */
+  before({ afterN, n }: { afterN: number; n: number }, limit: number): EdgeCallRow[] {
+    const found = this.#sql.exec(
+      'SELECT * FROM edge_call WHERE afterN < ? OR (afterN = ? AND n < ?) ORDER BY afterN DESC, n DESC LIMIT ?',
+      afterN,
+      afterN,
+      n,
+      limit,
+    );
+    return found.toArray().map((row) => RowSchema.parse(row));
   }
 
   /** Lets the oldest go. */

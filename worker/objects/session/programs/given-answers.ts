@@ -1,19 +1,13 @@
 /** Answers that a caller gives to the calls of a program: all of them are taken, or none. */
-import {
-  type CallAnswer,
-  type CallError,
-  MAX_CALL_RESULT_BYTES,
-  type ToolResult,
-} from '../../../../shared/code-mode.ts';
+import { type CallAnswer, MAX_CALL_RESULT_BYTES, type ToolResult } from '../../../../shared/code-mode.ts';
 import { utf8 } from '../../../../shared/encoding.ts';
 import { type Failure, failure, type Outcome, success } from '../../../../shared/errors.ts';
+import type { Given } from '../../../tools/given.ts';
 import { type CallRow, numberOf, type ProgramStore } from './store.ts';
-
-export type Answer = { result: unknown } | { error: CallError };
 
 export interface GivenAnswer {
   row: CallRow;
-  answer: Answer;
+  answer: Given;
 }
 
 /** Those that are new; the same answer once more is taken for one whose giver did not hear of the first. */
@@ -41,12 +35,12 @@ export function givenAnswers(
   return success(answers);
 }
 
-export function answerText(row: CallRow, answer: Answer): string {
+export function answerText(row: CallRow, answer: Given): string {
   const whole: CallAnswer = { call: numberOf(row), ...answer };
   return JSON.stringify(whole);
 }
 
-function answerIn({ content, structured, error }: ToolResult): Answer {
+function answerIn({ content, structured, error }: ToolResult): Given {
   if (error !== undefined) {
     return { error: typeof error === 'string' ? { code: 'tool_failed', message: error } : error };
   }

@@ -7,13 +7,15 @@ import { utf8 } from '../../../../shared/encoding.ts';
 import { type Outcome, success } from '../../../../shared/errors.ts';
 import type { StreamEvent } from '../../../../shared/execution.ts';
 import { newId } from '../../../../shared/ids.ts';
-import { isTerminal } from '../../../../shared/lifecycle.ts';
+import { isTerminal, type TerminalStatus } from '../../../../shared/lifecycle.ts';
 import { HOST_ANSWER_GRACE_MS } from '../../../../shared/limits.ts';
 import type { Configuration } from '../../../configuration.ts';
 import type { Env } from '../../../env.ts';
 import type { TenantPrincipal } from '../../../identity/principal.ts';
-import { answerOf, errorOf, type InnerCallPlan, planInnerCall } from '../../../programs/inner-call.ts';
+import { errorOf, type InnerCallPlan, planInnerCall } from '../../../programs/inner-call.ts';
+import { type Given, givenBy } from '../../../tools/given.ts';
 import { logWarning, messageOf } from '../../log.ts';
+import type { EdgeReceipts } from '../edge-receipts/edge-receipts.ts';
 import type { Executions } from '../executions.ts';
 import type { ProgramFrame } from '../intake.ts';
 import type { EventLogs } from '../logs.ts';
@@ -22,11 +24,12 @@ import type { SessionRow } from '../session-row.ts';
 import { ProgramAdmission } from './admission.ts';
 import { Attendance } from './attendance.ts';
 import { chargeCall, chargeResult, spentBefore } from './budget.ts';
+import { CallRecords } from './call-records.ts';
 import { AnswerDelivery, type SendAnswer } from './delivery.ts';
-import { type Answer, answerText, givenAnswers } from './given-answers.ts';
+import { answerText, givenAnswers } from './given-answers.ts';
 import type { ProgramFacts } from './port.ts';
 import { type CallRow, type ProgramRow, ProgramStore } from './store.ts';
-import { argumentsOf } from './view.ts';
+import { argumentsOf, executionIdOfCall } from './view.ts';
 
 type Frame<Type extends ProgramFrame['type']> = Extract<ProgramFrame, { type: Type }>;
 
@@ -48,6 +51,7 @@ export interface ProgramsPort {
 
 export class Programs {
   readonly store: ProgramStore;
+  readonly records: CallRecords;
   readonly #env: Env;
   readonly #configuration: Configuration;
   readonly #row: SessionRow;
@@ -71,10 +75,12 @@ export class Programs {
     row: SessionRow;
     executions: Executions;
     logs: EventLogs;
+    receipts: EdgeReceipts;
     send: SendAnswer;
     port: ProgramsPort;
   }) {
     this.store = new ProgramStore(parts.context);
+    this.records = new CallRecords(this.store, parts);
     this.#env = parts.env;
     this.#configuration = parts.configuration;
     this.#row = parts.row;
@@ -162,6 +168,7 @@ export class Programs {
       createdAtMs: Date.now(),
       finishedAtMs: null,
       waitsUntilMs: null,
+      made: null,
     });
     this.store.use(record.n, { calls: 1, writes: 0, bytes: bytes.length });
     if (spent === undefined) void this.#perform(record, program, row);
@@ -235,11 +242,12 @@ export class Programs {
     record: ExecutionRecord,
     { facts }: ProgramRow,
     row: CallRow,
-    { arguments: args }: { arguments: Record<string, unknown> },
+    { arguments: args, argsSha256, toolVersion }: Extract<InnerCallPlan, { by: 'caller' }>,
   ): void {
     this.store.patchCall(row, {
       status: 'pending',
       arguments: JSON.stringify(args),
+      made: { by: 'caller', toolVersion, argsSha256, timeoutMs: null, startedAtMs: Date.now() },
       shown: this.store.lastShown(record.n) + 1,
       waitsUntilMs: Date.now() + facts.limits.wait_timeout_s * 1_000,
     });
@@ -251,16 +259,20 @@ export class Programs {
   async #call(
     record: ExecutionRecord,
     row: CallRow,
-    { performance, finish, mayRepeat }: Extract<InnerCallPlan, { by: 'gateway' }>,
+    { performance, finish, mayRepeat, argsSha256, toolVersion }: Extract<InnerCallPlan, { by: 'gateway' }>,
   ): Promise<void> {
-    this.store.patchCall(row, { status: 'running', mayRepeat });
-    const ids = { sessionId: this.#row.record.facts.sessionId, executionId: record.executionId };
+    const { timeoutMs } = performance;
+    const made = { by: 'edge' as const, toolVersion, argsSha256, timeoutMs, startedAtMs: Date.now() };
+    this.store.patchCall(row, { status: 'running', mayRepeat, made });
+    const { sessionId } = this.#row.record.facts;
+    const ids = { sessionId, executionId: executionIdOfCall(row.callId) };
     const controller = new AbortController();
     this.#underWay.set(row.id, controller);
     const execution = finish(await performance.run(ids, controller.signal));
     this.#underWay.delete(row.id);
-    const answer = answerOf(execution);
-    this.#answer(record, row, { status: 'error' in answer ? 'failed' : 'succeeded', ...answer });
+    const given = givenBy(execution);
+    const outcome = isTerminal(execution.status) ? execution.status : 'unknown';
+    this.#answer(record, row, { status: 'error' in given ? 'failed' : 'succeeded', outcome, ...given });
   }
 
   /** Answers of the caller. */
@@ -274,9 +286,9 @@ export class Programs {
     return success(null);
   }
 
-  /** The one way to an end of a call: written, then sent. */
-  #answer(record: ExecutionRecord, row: CallRow, end: { status: CallRow['status'] } & Answer): void {
-    const { status, ...answer } = end;
+  /** The one way to an end of a call: written with what its receipt will say, then sent. */
+  #answer(record: ExecutionRecord, row: CallRow, end: CallEnd & Given): void {
+    const { status, outcome = OUTCOMES[status], ...answer } = end;
     const resultBytes = 'result' in answer ? utf8(JSON.stringify(answer.result) ?? 'null').length : 0;
     const fault = chargeResult(this.store, record.n, resultBytes);
     const given = fault === undefined ? answer : { error: fault };
@@ -291,6 +303,7 @@ export class Programs {
       finishedAtMs: Date.now(),
       waitsUntilMs: null,
     });
+    this.records.ended(record, row, { status: outcome, given });
     this.#attendance.changed(record.n);
     if (isTerminal(record.status)) return;
     this.#delivery.pump(record);
@@ -360,7 +373,7 @@ export class Programs {
     for (const { record, row } of this.#pending()) {
       if (row.waitsUntilMs === null || nowMs < row.waitsUntilMs) continue;
       const error = { code: 'wait_timeout', message: 'nobody answered the call in time' };
-      this.#answer(record, row, { status: 'failed', error });
+      this.#answer(record, row, { status: 'failed', outcome: 'timeout', error });
     }
   }
 
@@ -399,4 +412,18 @@ export class Programs {
 const END_NOT_SEEN: CallError = {
   code: 'unknown',
   message: 'the gateway restarted during the call, which may have had its effect',
+};
+
+interface CallEnd {
+  status: 'succeeded' | 'failed' | 'refused' | 'unknown';
+  /** How its execution ended, where that says more. */
+  outcome?: TerminalStatus;
+}
+
+/** A call that is made again after a restart may be refused then: how the first time ended is unknown. */
+const OUTCOMES: Record<CallEnd['status'], TerminalStatus> = {
+  succeeded: 'succeeded',
+  failed: 'failed',
+  refused: 'unknown',
+  unknown: 'unknown',
 };

@@ -2,6 +2,8 @@
 import * as z from 'zod';
 import { CallErrorSchema, InnerCallStatusSchema } from '../../../../shared/code-mode.ts';
 import { concatBytes } from '../../../../shared/encoding.ts';
+import { ensureColumn } from '../../columns.ts';
+import { MadeCallSchema } from '../edge-receipts/made.ts';
 import { Flag, json } from '../records.ts';
 import { ROWS_PER_EXECUTION } from '../store.ts';
 import { type ProgramFacts, ProgramFactsSchema } from './port.ts';
@@ -38,6 +40,9 @@ export type ProgramRow = z.infer<typeof ProgramRowSchema>;
 /** `received`: it is whole here, and nothing was done for it yet. */
 const CallStatusSchema = z.enum(['received', ...InnerCallStatusSchema.options]);
 
+/** A call that is made, and by whom: the caller of the program, or the edge. */
+const MadeInnerCallSchema = MadeCallSchema.extend({ by: z.enum(['caller', 'edge']) });
+
 const CallRowSchema = z.object({
   id: z.number(),
   callId: z.string(),
@@ -58,8 +63,14 @@ const CallRowSchema = z.object({
   createdAtMs: z.number(),
   finishedAtMs: z.number().nullable(),
   waitsUntilMs: z.number().nullable(),
+  /** Null before it is made, and of one of a former version. */
+  made: json(MadeInnerCallSchema).nullable(),
 });
 export type CallRow = z.infer<typeof CallRowSchema>;
+
+const COLUMNS_OF_SUMMARY = Object.keys(CallRowSchema.shape)
+  .filter((column) => column !== 'arguments' && column !== 'answer')
+  .join(', ');
 
 type Stored = string | number | boolean | object | null;
 
@@ -69,6 +80,7 @@ export class ProgramStore {
   constructor(context: DurableObjectState) {
     this.#sql = context.storage.sql;
     this.#sql.exec(SCHEMA);
+    ensureColumn(this.#sql, 'inner_call', { name: 'made', type: 'TEXT' });
   }
 
   insert(n: number, facts: ProgramFacts): void {
@@ -173,6 +185,24 @@ export class ProgramStore {
     return this.#calls('WHERE callId = ? AND id >= ? AND id < ?', callId, ...rangeOf(n))[0];
   }
 
+  /** Of any program. */
+  callWithId(callId: string): CallRow | undefined {
+    return this.#calls('WHERE callId = ?', callId)[0];
+  }
+
+  /** Of all programs, the newest first, those before a place, without arguments and answers. */
+  callsBefore({ n, call }: { n: number; call: number }, limit: number): CallRow[] {
+    return this.#sql
+      .exec(
+        `SELECT ${COLUMNS_OF_SUMMARY}, NULL AS arguments, NULL AS answer FROM inner_call
+         WHERE id < ? ORDER BY id DESC LIMIT ?`,
+        idOf(n, call),
+        limit,
+      )
+      .toArray()
+      .map((row) => CallRowSchema.parse(row));
+  }
+
   /** The newest ones, in their order. */
   calls(n: number, limit: number): CallRow[] {
     return this.#calls('WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?', ...rangeOf(n), limit).reverse();
@@ -237,6 +267,11 @@ export class ProgramStore {
       .toArray()
       .map((row) => CallRowSchema.parse(row));
   }
+}
+
+/** Number of its program. */
+export function programOfCall(row: Pick<CallRow, 'id'>): number {
+  return Math.floor(row.id / CALLS_PER_PROGRAM);
 }
 
 /** Number of the call within its program. */

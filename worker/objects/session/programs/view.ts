@@ -1,6 +1,9 @@
 /** A program as the API shows it. */
 import type { InnerCall, PendingCall, Program } from '../../../../shared/code-mode.ts';
+import type { Envelope } from '../../../../shared/dsse.ts';
 import type { Execution } from '../../../../shared/execution.ts';
+import { type ExecutionStatus, isTerminal } from '../../../../shared/lifecycle.ts';
+import { edgeExecutionBegun } from '../../../tools/edge-execution.ts';
 import type { CallRow, ProgramRow, ProgramStore } from './store.ts';
 
 const MAX_CALLS_SHOWN = 1_000;
@@ -32,6 +35,7 @@ export function argumentsOf(row: CallRow): Record<string, unknown> | null {
 function innerCall(row: CallRow): InnerCall {
   return {
     id: row.callId,
+    execution_id: executionIdOfCall(row.callId),
     tool_name: row.name,
     status: row.status === 'received' ? 'running' : row.status,
     arguments_bytes: row.argumentsBytes,
@@ -39,5 +43,56 @@ function innerCall(row: CallRow): InnerCall {
     error: row.error,
     created_at: new Date(row.createdAtMs).toISOString(),
     finished_at: row.finishedAtMs === null ? null : new Date(row.finishedAtMs).toISOString(),
+  };
+}
+
+const EXECUTION_PREFIX = 'exe_';
+const CALL_PREFIX = 'tcl_';
+
+/** A call is an execution too, by the same random part of its id. */
+export function executionIdOfCall(callId: string): string {
+  return EXECUTION_PREFIX + callId.slice(CALL_PREFIX.length);
+}
+
+export function callIdOfExecution(executionId: string): string {
+  return CALL_PREFIX + executionId.slice(EXECUTION_PREFIX.length);
+}
+
+const STATUS: Record<CallRow['status'], ExecutionStatus> = {
+  received: 'running',
+  running: 'running',
+  pending: 'waiting',
+  succeeded: 'succeeded',
+  failed: 'failed',
+  refused: 'refused',
+  unknown: 'unknown',
+  void: 'cancelled',
+};
+
+/** A call as an execution of its session. What it gave went into its program, and is not kept here. */
+export function innerExecution(
+  row: CallRow,
+  facts: { sessionId: string; parentId: string | undefined; receipt: Envelope | null },
+): Execution {
+  const { createdAtMs, finishedAtMs, made, error } = row;
+  const status = STATUS[row.status];
+  const startedMs = made?.startedAtMs ?? createdAtMs;
+  const begun = edgeExecutionBegun({
+    sessionId: facts.sessionId,
+    executionId: executionIdOfCall(row.callId),
+    toolName: row.name,
+    receivedMs: createdAtMs,
+    startedMs,
+  });
+  return {
+    ...begun,
+    ...(facts.parentId === undefined ? {} : { parent_execution_id: facts.parentId }),
+    status,
+    truncated: (row.resultBytes ?? 0) > 0,
+    started_at: made === null ? null : begun.started_at,
+    finished_at: finishedAtMs === null ? null : new Date(finishedAtMs).toISOString(),
+    duration_ms: isTerminal(status) && finishedAtMs !== null ? Math.max(0, finishedAtMs - startedMs) : null,
+    error: error === null ? null : { name: error.code, message: error.message, traceback: '' },
+    receipt: facts.receipt,
   };
 }
