@@ -148,8 +148,12 @@ export const CreateProgramSchema = z.strictObject({
 });
 export type CreateProgram = z.infer<typeof CreateProgramSchema>;
 
-/** `unknown`: it was begun, and its end was not seen. `void`: the program ended first. */
+/**
+ * `awaiting_approval`: somebody else has to allow it first. `unknown`: it was begun, and its end was not seen. `void`: the
+ * program ended first.
+ */
 export const InnerCallStatusSchema = z.enum([
+  'awaiting_approval',
   'pending',
   'running',
   'succeeded',

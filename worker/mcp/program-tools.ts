@@ -125,15 +125,23 @@ async function attended(
   }
 }
 
-function resultOf({ program_id, status, pending, used, execution }: Program): CallToolResult {
+function resultOf({ program_id, status, pending, calls, used, execution }: Program): CallToolResult {
   const { content, structuredContent, isError } = executionResult(execution, { sessionEnded: false });
-  const asks = pending.map((call) => JSON.stringify(call)).join('\n');
-  const text = `program ${program_id} waits for ${pending.length} of your tools; answer with answer_program:\n${asks}`;
+  const text = waitingText(program_id, pending, calls);
   return {
     content: isTerminal(status) ? content : [{ type: 'text', text }],
     structuredContent: { program_id, status, pending, used, execution: structuredContent },
     isError: isTerminal(status) && isError === true,
   };
+}
+
+function waitingText(id: string, pending: Program['pending'], calls: Program['calls']): string {
+  const asks = pending.map((call) => JSON.stringify(call)).join('\n');
+  if (pending.length > 0) {
+    return `program ${id} waits for ${pending.length} of your tools; answer with answer_program:\n${asks}`;
+  }
+  const toAllow = calls.filter(({ status }) => status === 'awaiting_approval').length;
+  return `program ${id} waits for ${toAllow} approvals; it goes on by itself when they are decided`;
 }
 
 function jsonSchemaOf(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {

@@ -10,7 +10,13 @@ import { parseStrictJson } from '../json/strict-json.ts';
 import { Refusal } from '../middleware/refusal.ts';
 import type { EdgePerformance, ResolveContext } from '../tools/performance.ts';
 import { definitionOf } from '../tools/registered.ts';
-import { checkStored, resolveStored, storedTools } from '../tools/resolve-call.ts';
+import {
+  checkStored,
+  identityOf,
+  resolveStored,
+  storedTools,
+  type ToolIdentity,
+} from '../tools/resolve-call.ts';
 
 const BOUNDS = { maxDepth: 66, maxValues: 100_000 };
 const MAX_MESSAGE_CHARACTERS = 4_000;
@@ -26,6 +32,8 @@ interface Common {
 
 export type InnerCallPlan =
   | { by: 'nobody'; error: CallError }
+  /** Nobody, before somebody else has allowed it. */
+  | ({ by: 'approver'; identity: ToolIdentity; timeoutMs: number } & Common)
   /** Whoever began the program. */
   | ({ by: 'caller' } & Common)
   | ({
@@ -35,9 +43,17 @@ export type InnerCallPlan =
       finish: (execution: Execution) => Execution;
     } & Common);
 
+export interface AskedCall {
+  name: string;
+  /** JSON. */
+  arguments: string;
+  /** Digest of the tool for which an approval was given. */
+  approved: string | null;
+}
+
 export async function planInnerCall(
   context: ResolveContext,
-  call: { name: string; arguments: string },
+  call: AskedCall,
   allowed: readonly string[] | null,
 ): Promise<InnerCallPlan> {
   const args = argumentsOf(call.arguments);
@@ -52,7 +68,7 @@ export async function planInnerCall(
     });
   }
   try {
-    return await plan(context, { name: call.name, args });
+    return await plan(context, { name: call.name, args, approved: call.approved });
   } catch (error: unknown) {
     if (error instanceof Refusal) return refused(errorOf(error.failure));
     throw error;
@@ -61,16 +77,27 @@ export async function planInnerCall(
 
 async function plan(
   context: ResolveContext,
-  { name, args }: { name: string; args: Record<string, unknown> },
+  { name, args, approved }: { name: string; args: Record<string, unknown>; approved: string | null },
 ): Promise<InnerCallPlan> {
   const [stored] = await storedTools(context, [name], 'name');
   const given = stored === undefined ? args : withoutAbsent(args, stored.tool.input_schema);
   const call = { tool_name: name, arguments: given };
-  const place = { root: '', caller: 'code' as const };
+  const place = {
+    root: '',
+    caller: 'code' as const,
+    approval: approved === null ? 'asked' : 'given',
+  } as const;
   const { tool } = checkStored(context, { call, stored }, place);
   const { effects } = definitionOf(tool);
   const argsSha256 = await sha256Hex(JSON.stringify(given));
   const common = { arguments: given, argsSha256, toolVersion: tool.version, writes: !effects.readOnly };
+  const identity = identityOf(tool);
+  if (approved !== null && approved !== identity.digest) {
+    throw new Refusal(failure('tool_unavailable', `${name} is another tool than the one that was allowed`));
+  }
+  if (approved === null && tool.approval === 'required') {
+    return { by: 'approver', identity, timeoutMs: tool.timeout_ms, ...common };
+  }
   if (tool.kind === 'client') return { by: 'caller', ...common };
   if (tool.kind === 'code') return refused(notHere(tool.name));
   const resolved = resolveStored(context, { call, stored }, place);

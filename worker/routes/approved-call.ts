@@ -31,6 +31,7 @@ export async function askApproval(
     arguments: call.arguments,
     timeoutMs: call.timeoutMs,
     requestId: exchange.requestId,
+    madeBy: 'approvals' as const,
   };
   const approvals = approvalCalls(exchange.env, session.caller.tenant);
   return approvals((stub) => stub.ask({ call: waiting, idempotency, claims }), UNSAFE);

@@ -97,7 +97,7 @@ export function resolveStored<C extends Call>(
   const timeoutMs = call.timeout_ms ?? DEFAULT_TIMEOUT_MS;
   const timed = { ...call, timeout_ms: timeoutMs === DEFAULT_TIMEOUT_MS ? tool.timeout_ms : timeoutMs };
   const calledAs = { name: tool.name, version: tool.version };
-  const identity = { ...calledAs, digest: tool.updated_at };
+  const identity = identityOf(tool);
   const asks = place.approval === 'asked' && tool.approval === 'required';
   const toApprove = asks ? { identity, arguments: call.arguments, timeoutMs: timed.timeout_ms } : undefined;
   const finish = (execution: Execution) => finished(tool, execution);
@@ -114,6 +114,10 @@ export function resolveStored<C extends Call>(
   const cell = codeCell(tool, call.arguments);
   requireFit({ code: cell.code }, path);
   return { ...common, call: { ...timed, tool_name: cell.tool, arguments: { code: cell.code } } };
+}
+
+export function identityOf({ name, version, updated_at: digest }: RegisteredTool): ToolIdentity {
+  return { name, version, digest };
 }
 
 function guardOf(tool: RegisteredTool) {

@@ -18,11 +18,15 @@ import { newId } from '../../../shared/ids.ts';
 import { makeApproved } from '../../approvals/make.ts';
 import { configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
+import { SAFE, sessionCalls } from '../../routes/object-calls.ts';
 import type { Caller } from '../caller.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
 import type { ApprovalsPort, AskInput, WaitingCall } from './port.ts';
 import { type ApprovalRow, ApprovalStore } from './store.ts';
 import { requestOf, viewOf } from './view.ts';
+
+const MAX_TOLD_AT_ONCE = 50;
+const TELL_AGAIN_MS = 10_000;
 
 export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort {
   readonly #store: ApprovalStore;
@@ -32,7 +36,12 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
     this.#store = new ApprovalStore(ctx.storage);
   }
 
-  async ask({ call, idempotency, claims }: AskInput): Promise<Outcome<Execution>> {
+  async ask({ call, idempotency, claims, executionId: given }: AskInput): Promise<Outcome<Execution>> {
+    const asked = given === undefined ? undefined : this.#own(call.caller, { ...call, executionId: given });
+    if (asked !== undefined) {
+      this.#store.expire(Date.now());
+      return this.#view(asked.executionId);
+    }
     if (utf8(JSON.stringify(call.arguments)).length > MAX_APPROVAL_ARGUMENTS_BYTES) {
       const detail = `arguments that somebody is to approve have at most ${MAX_APPROVAL_ARGUMENTS_BYTES} bytes as JSON`;
       return failure('payload_too_large', detail);
@@ -55,7 +64,7 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
       const detail = `${MAX_WAITING_APPROVALS_OF_A_SUBJECT} calls of yours wait for an approval`;
       return failure('quota_exceeded', detail);
     }
-    const executionId = newId('exe');
+    const executionId = given ?? newId('exe');
     this.#store.insert({
       executionId,
       status: 'waiting',
@@ -87,6 +96,7 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
       by: caller.subject,
       reason: null,
     });
+    if (cancelled && row.call.madeBy === 'session') this.ctx.waitUntil(this.#tell());
     return cancelled
       ? success({ execution_id: row.executionId })
       : failure('execution_not_running', 'it does not wait any more');
@@ -103,7 +113,8 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
       return failure('approval_decided', `it is ${this.#store.byId(executionId)?.status ?? 'gone'} already`);
     logInfo('approval_decided', { execution_id: executionId, session_id: row.call.sessionId, status });
     // Whoever decides does not wait for the call.
-    if (status === 'approved') this.ctx.waitUntil(this.#make(row));
+    if (row.call.madeBy === 'session') this.ctx.waitUntil(this.#tell());
+    else if (status === 'approved') this.ctx.waitUntil(this.#make(row));
     return this.#view(executionId);
   }
 
@@ -121,7 +132,23 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
     const nowMs = Date.now();
     this.#store.expire(nowMs);
     this.#store.forget(nowMs - APPROVAL_MEMORY_MS);
+    await this.#tell();
     await this.#setAlarm();
+  }
+
+  /** Sessions whose programs wait. One that cannot be reached now is told later; one that is gone has nothing to hear. */
+  async #tell(): Promise<void> {
+    for (const { executionId, call, status, reason } of this.#store.untold(MAX_TOLD_AT_ONCE)) {
+      if (status === 'waiting') continue;
+      const session = sessionCalls(this.env, call.caller.tenant, call.sessionId);
+      const told = await session(
+        (stub) => stub.approvalDecided(call.caller, executionId, { status, reason }),
+        SAFE,
+      );
+      if (told.ok || told.code === 'not_found') this.#store.told(executionId);
+      else logWarning('approval_not_told', { execution_id: executionId, code: told.code });
+    }
+    if (this.#store.untold(1).length > 0) await this.ctx.storage.setAlarm(Date.now() + TELL_AGAIN_MS);
   }
 
   async #make({ executionId, call }: ApprovalRow): Promise<void> {
@@ -157,6 +184,10 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
 
   async #setAlarm(): Promise<void> {
     const expiresAtMs = this.#store.nextExpiryMs();
+    if (this.#store.untold(1).length > 0) {
+      await this.ctx.storage.setAlarm(Date.now() + TELL_AGAIN_MS);
+      return;
+    }
     await this.ctx.storage.setAlarm(expiresAtMs ?? Date.now() + APPROVAL_LIFETIME_MS);
   }
 }

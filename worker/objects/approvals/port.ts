@@ -18,6 +18,8 @@ export interface WaitingCall {
   arguments: Record<string, unknown>;
   timeoutMs: number;
   requestId: string;
+  /** Who makes it once it is approved: these approvals, or the session, whose program waits for it and is told. */
+  madeBy: 'approvals' | 'session';
 }
 
 export interface AskInput {
@@ -25,6 +27,8 @@ export interface AskInput {
   idempotency: Idempotency | null;
   /** Whether the same call, made before and not answered yet, is meant: a model asks again for what it asked for. */
   claims: boolean;
+  /** Of a call that has an id already: asked for again, it is the same. */
+  executionId?: string;
 }
 
 export interface ApprovalsPort {

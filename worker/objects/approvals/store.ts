@@ -1,6 +1,7 @@
 /** SQL of the calls of a tenant that wait for an approval, or did. */
 import * as z from 'zod';
 import { ApprovalStatusSchema } from '../../../shared/approval.ts';
+import { ensureColumn } from '../columns.ts';
 import type { WaitingCall } from './port.ts';
 
 const MAX_LISTED_CHARACTERS = 2 * 1024 * 1024;
@@ -19,7 +20,8 @@ CREATE TABLE IF NOT EXISTS approval (
   decidedAtMs INTEGER,
   decidedBy TEXT,
   reason TEXT,
-  refusal TEXT
+  refusal TEXT,
+  isTold INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS approval_by_status ON approval (status, expiresAtMs);
 CREATE INDEX IF NOT EXISTS approval_by_fingerprint ON approval (fingerprint);
@@ -37,6 +39,7 @@ const CallSchema: z.ZodType<WaitingCall> = z.object({
   arguments: z.record(z.string(), z.unknown()),
   timeoutMs: z.number(),
   requestId: z.string(),
+  madeBy: z.enum(['approvals', 'session']).default('approvals'),
 });
 
 const RowSchema = z.object({
@@ -64,6 +67,7 @@ export class ApprovalStore {
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
     this.#sql.exec(SCHEMA);
+    ensureColumn(this.#sql, 'approval', { name: 'isTold', type: 'INTEGER NOT NULL DEFAULT 0' });
   }
 
   insert(row: Omit<ApprovalRow, 'isClaimed' | 'decidedAtMs' | 'decidedBy' | 'reason' | 'refusal'>): void {
@@ -166,6 +170,20 @@ export class ApprovalStore {
       "UPDATE approval SET status = 'expired', decidedAtMs = expiresAtMs WHERE status = 'waiting' AND expiresAtMs <= ?",
       nowMs,
     );
+  }
+
+  /** Decided ones of which the session that waits has not heard. */
+  untold(limit: number): ApprovalRow[] {
+    const found = this.#sql.exec(
+      `SELECT * FROM approval WHERE isTold = 0 AND status <> 'waiting'
+       AND json_extract(call, '$.madeBy') = 'session' LIMIT ?`,
+      limit,
+    );
+    return found.toArray().map((row) => RowSchema.parse(row));
+  }
+
+  told(executionId: string): void {
+    this.#sql.exec('UPDATE approval SET isTold = 1 WHERE executionId = ?', executionId);
   }
 
   forget(requestedBeforeMs: number): void {

@@ -31,6 +31,7 @@ import { getExecution, list } from './found.ts';
 import { readCaller, readEventsPath, readExecuteInput } from './internal-request.ts';
 import { migrateSession } from './migration.ts';
 import {
+  type ApprovalDecision,
   type CreateInput,
   type ExecuteInput,
   type ExecutionPage,
@@ -148,6 +149,16 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
 
   async answerCalls(caller: Caller, programId: string, results: ToolResult[]): Promise<Outcome<null>> {
     return answerCalls(this.#parts, caller, programId, results);
+  }
+
+  async approvalDecided(
+    caller: Caller,
+    executionId: string,
+    decision: ApprovalDecision,
+  ): Promise<Outcome<null>> {
+    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    this.#parts.programs.decided(executionId, decision);
+    return success(null);
   }
 
   async beginEdgeCall(caller: Caller, call: EdgeCall): Promise<Outcome<Execution | null>> {

@@ -1,5 +1,6 @@
 /** What others may ask of a session object. Failures are values: error classes do not survive the call. */
 import * as z from 'zod';
+import type { ApprovalStatus } from '../../../shared/approval.ts';
 import type { Program, ToolResult } from '../../../shared/code-mode.ts';
 import type { Envelope } from '../../../shared/dsse.ts';
 import type { ErrorCode, Outcome } from '../../../shared/errors.ts';
@@ -50,6 +51,12 @@ export interface ReceiptPage {
   edge_after: number;
   /** Of each chain. */
   limit: number;
+}
+
+export interface ApprovalDecision {
+  status: Exclude<ApprovalStatus, 'waiting'>;
+  /** What who decided said. */
+  reason: string | null;
 }
 
 export interface ExecutionQuery {
@@ -114,6 +121,8 @@ export interface SessionPort {
   program(caller: Caller, programId: string): Promise<Outcome<Program>>;
   /** Resolves when the program has ended, or waits for its caller. */
   waitProgram(caller: Caller, programId: string): Promise<Outcome<Program>>;
+  /** From the approvals of the tenant: what became of a call of a program that waits for one. */
+  approvalDecided(caller: Caller, executionId: string, decision: ApprovalDecision): Promise<Outcome<null>>;
   answerCalls(caller: Caller, programId: string, results: ToolResult[]): Promise<Outcome<null>>;
   /** Null where the call may be made; otherwise what became of the first with its key. */
   beginEdgeCall(caller: Caller, call: EdgeCall): Promise<Outcome<Execution | null>>;

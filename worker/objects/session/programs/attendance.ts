@@ -6,6 +6,9 @@ import type { ProgramStore } from './store.ts';
 /** A caller is told of a call of theirs after this, though other branches of the program still run. */
 const PROMPT_MS = 1_000;
 
+/** Somebody outside is asked: the caller, or who has to allow the call. */
+const ASKED = ['pending', 'awaiting_approval'] as const;
+
 export class Attendance {
   readonly #store: ProgramStore;
   readonly #wakers = new Map<number, Set<() => void>>();
@@ -24,7 +27,7 @@ export class Attendance {
   }
 
   #isDue({ n, status }: ExecutionRecord): boolean {
-    const pending = this.#store.callsIn(n, ['pending']);
+    const pending = this.#store.callsIn(n, ASKED);
     if (pending.length === 0) return false;
     const oldestMs = Math.min(...pending.map(({ createdAtMs }) => createdAtMs));
     if (Date.now() - oldestMs >= PROMPT_MS) return true;
@@ -36,7 +39,7 @@ export class Attendance {
     const { promise, resolve } = Promise.withResolvers<void>();
     const wakers = this.#wakers.get(n) ?? new Set();
     this.#wakers.set(n, wakers.add(resolve));
-    const isAsked = this.#store.callsIn(n, ['pending']).length > 0;
+    const isAsked = this.#store.callsIn(n, ASKED).length > 0;
     const timer = isAsked ? setTimeout(resolve, PROMPT_MS) : null;
     return promise.finally(() => {
       clearTimeout(timer);

@@ -19,8 +19,8 @@ export function chargeCall(
   { row, writes }: { row: CallRow; writes: boolean },
 ): CallError | undefined {
   const program = store.find(n);
-  // A call that is made again was charged before.
-  if (program === undefined || row.status !== 'received') return undefined;
+  // A call that is made again, or was allowed meanwhile, was charged before.
+  if (program === undefined || row.status !== 'received' || row.approval !== null) return undefined;
   const { limits } = program.facts;
   if (writes && program.writes >= limits.writes) return exceeded('writes', limits.writes);
   if (writes) store.use(n, { calls: 0, writes: 1, bytes: 0 });

@@ -2,6 +2,7 @@
  * The programs of this session: each call is written before anything is done for it, so that it is done at most once,
  * and its answer is written before it is sent. What an eviction or a restart finds half done goes on from the rows.
  */
+import { APPROVAL_LIFETIME_MS } from '../../../../shared/approval.ts';
 import { type CallError, MAX_CALL_ARGUMENTS_BYTES, type ToolResult } from '../../../../shared/code-mode.ts';
 import { utf8 } from '../../../../shared/encoding.ts';
 import { type Outcome, success } from '../../../../shared/errors.ts';
@@ -19,17 +20,19 @@ import type { EdgeReceipts } from '../edge-receipts/edge-receipts.ts';
 import type { Executions } from '../executions.ts';
 import type { ProgramFrame } from '../intake.ts';
 import type { EventLogs } from '../logs.ts';
+import type { ApprovalDecision } from '../port.ts';
 import type { ExecutionRecord } from '../records.ts';
 import type { SessionRow } from '../session-row.ts';
 import { ProgramAdmission } from './admission.ts';
+import { notAllowed, ProgramApprovals } from './approvals.ts';
 import { Attendance } from './attendance.ts';
 import { chargeCall, chargeResult, spentBefore } from './budget.ts';
 import { CallRecords } from './call-records.ts';
 import { AnswerDelivery, type SendAnswer } from './delivery.ts';
 import { answerText, givenAnswers } from './given-answers.ts';
 import type { ProgramFacts } from './port.ts';
-import { type CallRow, type ProgramRow, ProgramStore } from './store.ts';
-import { argumentsOf, executionIdOfCall } from './view.ts';
+import { type CallRow, type ProgramRow, ProgramStore, programOfCall } from './store.ts';
+import { argumentsOf, callIdOfExecution, executionIdOfCall } from './view.ts';
 
 type Frame<Type extends ProgramFrame['type']> = Extract<ProgramFrame, { type: Type }>;
 
@@ -61,6 +64,7 @@ export class Programs {
   readonly #delivery: AnswerDelivery;
   readonly #attendance: Attendance;
   readonly #admission: ProgramAdmission;
+  readonly #approvals: ProgramApprovals;
   /** Calls of the gateway that are under way, by row. */
   readonly #underWay = new Map<number, AbortController>();
   /** How often each was refused a call because it had used up what it may, since this object is in memory. */
@@ -90,6 +94,7 @@ export class Programs {
     this.#delivery = new AnswerDelivery(this.store, parts.send);
     this.#attendance = new Attendance(this.store);
     this.#admission = new ProgramAdmission(parts.env);
+    this.#approvals = new ProgramApprovals(parts.env, parts.row);
     const open = parts.executions.open.map(({ n }) => n);
     this.#numbers = new Set(open.filter((n) => this.store.find(n) !== undefined));
   }
@@ -116,6 +121,9 @@ export class Programs {
   /** Memory is new: what was begun and not ended is begun again only where that does no harm. */
   recover(): void {
     for (const { record, program } of this.#open()) {
+      for (const row of this.store.callsIn(record.n, ['awaiting_approval'])) {
+        void this.#askApproval(record, program, row);
+      }
       for (const row of this.store.callsIn(record.n, ['received', 'running'])) {
         if (row.status === 'received' || row.mayRepeat) void this.#perform(record, program, row);
         else this.#answer(record, row, { status: 'unknown', error: END_NOT_SEEN });
@@ -169,6 +177,7 @@ export class Programs {
       finishedAtMs: null,
       waitsUntilMs: null,
       made: null,
+      approval: null,
     });
     this.store.use(record.n, { calls: 1, writes: 0, bytes: bytes.length });
     if (spent === undefined) void this.#perform(record, program, row);
@@ -187,7 +196,9 @@ export class Programs {
     try {
       const plan = await this.#plan(program, row);
       const admitted =
-        plan.by === 'gateway' ? await this.#admission.admit(record.n, this.#owner(program)) : success(null);
+        plan.by === 'gateway' || plan.by === 'approver'
+          ? await this.#admission.admit(record.n, this.#owner(program))
+          : success(null);
       // Meanwhile the program may have ended.
       if (isTerminal(record.status)) return;
       if (plan.by === 'nobody') {
@@ -201,6 +212,7 @@ export class Programs {
       const spent = chargeCall(this.store, record.n, { row, writes: plan.writes });
       if (spent !== undefined) this.#beyondBudget(record, row, spent);
       else if (plan.by === 'caller') this.#ask(record, program, row, plan);
+      else if (plan.by === 'approver') await this.#awaitApproval(record, program, row, plan);
       else await this.#call(record, row, plan);
     } catch (problem: unknown) {
       logWarning('inner_call_failed', { detail: messageOf(problem) });
@@ -235,7 +247,52 @@ export class Programs {
       principal,
       receivedMs: row.createdAtMs,
     };
-    return planInnerCall(context, { name: row.name, arguments: row.arguments ?? '' }, facts.tools);
+    const approved = row.approval?.given === true ? row.approval.tool.digest : null;
+    const call = { name: row.name, arguments: row.arguments ?? '', approved };
+    return planInnerCall(context, call, facts.tools);
+  }
+
+  /** Written before anybody is asked; asked again by an object that starts anew. */
+  async #awaitApproval(
+    record: ExecutionRecord,
+    program: ProgramRow,
+    row: CallRow,
+    { arguments: args, identity, timeoutMs }: Extract<InnerCallPlan, { by: 'approver' }>,
+  ): Promise<void> {
+    this.store.patchCall(row, {
+      status: 'awaiting_approval',
+      arguments: JSON.stringify(args),
+      approval: { tool: identity, timeoutMs, given: false },
+      waitsUntilMs: Date.now() + Math.min(APPROVAL_LIFETIME_MS, program.facts.limits.wait_timeout_s * 1_000),
+    });
+    this.#attendance.changed(record.n);
+    this.#port.look();
+    await this.#askApproval(record, program, row);
+  }
+
+  async #askApproval(record: ExecutionRecord, program: ProgramRow, row: CallRow): Promise<void> {
+    const asked = await this.#approvals.ask(record, program, row);
+    // Meanwhile the program may have ended.
+    if (this.store.callWithId(row.callId)?.status !== 'awaiting_approval') return;
+    if (!asked.ok) this.#answer(record, row, { status: 'refused', error: errorOf(asked) });
+    const approval = asked.ok ? asked.value.approval : undefined;
+    if (approval === undefined || approval.status === 'waiting') return;
+    this.decided(executionIdOfCall(row.callId), { status: approval.status, reason: approval.reason });
+  }
+
+  /** As often as wanted: what is decided already stays so. */
+  decided(executionId: string, decision: ApprovalDecision): void {
+    const row = this.store.callWithId(callIdOfExecution(executionId));
+    if (row?.status !== 'awaiting_approval') return;
+    const found = this.#open().find(({ record }) => record.n === programOfCall(row));
+    if (found === undefined) return;
+    if (decision.status !== 'approved' || row.approval === null) {
+      this.#answer(found.record, row, { status: 'refused', error: notAllowed(decision) });
+      return;
+    }
+    const approval = { ...row.approval, given: true };
+    this.store.patchCall(row, { status: 'received', approval, waitsUntilMs: null });
+    void this.#perform(found.record, found.program, row);
   }
 
   #ask(
@@ -358,8 +415,9 @@ export class Programs {
     if (!this.#numbers.delete(record.n)) return;
     this.#refusals.delete(record.n);
     this.#admission.ended(record.n);
-    const open = this.store.callsIn(record.n, ['received', 'pending']);
+    const open = this.store.callsIn(record.n, ['received', 'awaiting_approval', 'pending']);
     for (const row of open) {
+      if (row.status === 'awaiting_approval') this.#approvals.giveUp(row);
       this.store.patchCall(row, { status: 'void', finishedAtMs: Date.now(), waitsUntilMs: null });
     }
     for (const { id } of this.store.callsIn(record.n, ['running'])) this.#underWay.get(id)?.abort();
@@ -372,6 +430,12 @@ export class Programs {
   check(nowMs: number): void {
     for (const { record, row } of this.#pending()) {
       if (row.waitsUntilMs === null || nowMs < row.waitsUntilMs) continue;
+      if (row.status === 'awaiting_approval') {
+        this.#approvals.giveUp(row);
+        const error = notAllowed({ status: 'expired', reason: null });
+        this.#answer(record, row, { status: 'refused', error });
+        continue;
+      }
       const error = { code: 'wait_timeout', message: 'nobody answered the call in time' };
       this.#answer(record, row, { status: 'failed', outcome: 'timeout', error });
     }
@@ -404,7 +468,9 @@ export class Programs {
 
   #pending(): { record: ExecutionRecord; row: CallRow }[] {
     return this.#executions.open.flatMap((record) =>
-      this.#isOpen(record) ? this.store.callsIn(record.n, ['pending']).map((row) => ({ record, row })) : [],
+      this.#isOpen(record)
+        ? this.store.callsIn(record.n, ['pending', 'awaiting_approval']).map((row) => ({ record, row }))
+        : [],
     );
   }
 }

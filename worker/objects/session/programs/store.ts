@@ -43,6 +43,12 @@ const CallStatusSchema = z.enum(['received', ...InnerCallStatusSchema.options]);
 /** A call that is made, and by whom: the caller of the program, or the edge. */
 const MadeInnerCallSchema = MadeCallSchema.extend({ by: z.enum(['caller', 'edge']) });
 
+const CallApprovalSchema = z.object({
+  tool: z.object({ name: z.string(), version: z.string(), digest: z.string() }),
+  timeoutMs: z.number(),
+  given: z.boolean(),
+});
+
 const CallRowSchema = z.object({
   id: z.number(),
   callId: z.string(),
@@ -65,6 +71,8 @@ const CallRowSchema = z.object({
   waitsUntilMs: z.number().nullable(),
   /** Null before it is made, and of one of a former version. */
   made: json(MadeInnerCallSchema).nullable(),
+  /** Of a call that somebody else has to allow: of which definition of the tool, and whether they did. */
+  approval: json(CallApprovalSchema).nullable(),
 });
 export type CallRow = z.infer<typeof CallRowSchema>;
 
@@ -80,7 +88,7 @@ export class ProgramStore {
   constructor(context: DurableObjectState) {
     this.#sql = context.storage.sql;
     this.#sql.exec(SCHEMA);
-    ensureColumn(this.#sql, 'inner_call', { name: 'made', type: 'TEXT' });
+    for (const name of ['made', 'approval']) ensureColumn(this.#sql, 'inner_call', { name, type: 'TEXT' });
   }
 
   insert(n: number, facts: ProgramFacts): void {

@@ -61,6 +61,7 @@ export function callIdOfExecution(executionId: string): string {
 const STATUS: Record<CallRow['status'], ExecutionStatus> = {
   received: 'running',
   running: 'running',
+  awaiting_approval: 'waiting',
   pending: 'waiting',
   succeeded: 'succeeded',
   failed: 'failed',
@@ -88,6 +89,7 @@ export function innerExecution(
     ...begun,
     ...(facts.parentId === undefined ? {} : { parent_execution_id: facts.parentId }),
     status,
+    reason: row.status === 'awaiting_approval' ? 'approval_required' : null,
     truncated: (row.resultBytes ?? 0) > 0,
     started_at: made === null ? null : begun.started_at,
     finished_at: finishedAtMs === null ? null : new Date(finishedAtMs).toISOString(),
