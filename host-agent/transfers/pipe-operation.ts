@@ -6,10 +6,10 @@ import {
   MAX_TERMINAL_MESSAGE_BYTES,
   MESSAGE_BYTES,
   MESSAGE_TEXT,
-  MessageDecoder,
   type TerminalEvent,
 } from '../../shared/program.ts';
 import type { PipedProcess } from '../sandbox/programs/port.ts';
+import { takeMessages } from './message-input.ts';
 import { NOTHING, type OperationEnd, type ProgramPlace, type ProgramRequestOf, STREAM } from './operation.ts';
 import { outputBatches } from './output-batches.ts';
 
@@ -29,7 +29,11 @@ export async function pipeProcess(
   const signal = AbortSignal.any([place.signal, left.signal]);
   try {
     place.head(STREAM);
-    void takeInput(process, place).then(() => left.abort());
+    void takeMessages(place.incoming, {
+      bytes: (bytes) => process.write(bytes),
+      // What is for terminals is nothing here.
+      text: () => true,
+    }).then(() => left.abort());
     await giveOutput(process, signal, place);
   } finally {
     await process.stop(STOP_GRACE_MS);
@@ -61,20 +65,4 @@ async function giveOutput(
   const { end } = process;
   if (end !== undefined && !signal.aborted)
     await say({ type: 'exit', exit_code: end.exitCode, signal: end.signal });
-}
-
-/** Until the other side has left, or says what is no message. What is for terminals is nothing here. */
-async function takeInput(process: PipedProcess, { incoming }: ProgramPlace): Promise<void> {
-  const decoder = new MessageDecoder();
-  try {
-    for await (const bytes of incoming.content(null)) {
-      const messages = decoder.push(bytes);
-      if (messages === undefined) return;
-      for (const message of messages) {
-        if (message.kind === MESSAGE_BYTES) await process.write(message.bytes);
-      }
-    }
-  } catch {
-    // The transfer was cut.
-  }
 }

@@ -6,11 +6,11 @@ import {
   MAX_TERMINAL_MESSAGE_BYTES,
   MESSAGE_BYTES,
   MESSAGE_TEXT,
-  MessageDecoder,
   TerminalControlSchema,
   type TerminalEvent,
 } from '../../shared/program.ts';
 import type { Terminal } from '../sandbox/programs/port.ts';
+import { takeMessages } from './message-input.ts';
 import { NOTHING, type OperationEnd, type ProgramPlace, type ProgramRequestOf, STREAM } from './operation.ts';
 import { outputBatches } from './output-batches.ts';
 
@@ -29,7 +29,10 @@ export async function attachTerminal(
   const signal = AbortSignal.any([place.signal, left.signal]);
   try {
     place.head(STREAM);
-    void takeInput(terminal, place).then(() => left.abort());
+    void takeMessages(place.incoming, {
+      bytes: (bytes) => terminal.write(bytes),
+      text: (text) => control(terminal, text),
+    }).then(() => left.abort());
     await giveOutput(terminal, { after: request.after, signal }, place);
   } finally {
     detach();
@@ -80,23 +83,6 @@ async function giveBytes(bytes: Uint8Array, outgoing: ProgramPlace['outgoing']):
   for (let at = 0; at < bytes.length; at += MAX_TERMINAL_MESSAGE_BYTES) {
     const piece = bytes.subarray(at, at + MAX_TERMINAL_MESSAGE_BYTES);
     await outgoing.push(encodeMessage(MESSAGE_BYTES, piece));
-  }
-}
-
-/** Until the client has left, or says what is no message. */
-async function takeInput(terminal: Terminal, { incoming }: ProgramPlace): Promise<void> {
-  const decoder = new MessageDecoder();
-  try {
-    for await (const bytes of incoming.content(null)) {
-      const messages = decoder.push(bytes);
-      if (messages === undefined) return;
-      for (const message of messages) {
-        if (message.kind === MESSAGE_BYTES) await terminal.write(message.bytes);
-        else if (!control(terminal, message.bytes)) return;
-      }
-    }
-  } catch {
-    // The transfer was cut.
   }
 }
 
