@@ -56,10 +56,13 @@ export class ShellTool implements Tool {
 
   /** Goes on from a checkpoint; gives the call that runs there, whose output goes to the sink. */
   adopt(link: GuestLink, carried: CarriedShell, io: ToolIo | undefined): RunningTool | undefined {
-    const call = this.#shell.adopt(link, carried, io?.sink);
-    if (call === undefined) return undefined;
-    return shellTool(Promise.resolve(succeed(call)), io?.stdin === true);
+    return adoptedTool(this.#shell.adopt(link, carried, io?.sink), io);
   }
+}
+
+/** The call of a shell that was adopted from a checkpoint, where there was one. */
+export function adoptedTool(call: ShellCall | undefined, io: ToolIo | undefined): RunningTool | undefined {
+  return call === undefined ? undefined : shellTool(Promise.resolve(succeed(call)), io?.stdin === true);
 }
 
 /** A call of a shell as a running tool. */

@@ -1,10 +1,10 @@
 /** The tool `run`: a file in any language that the image has. It asks what the file is, and then becomes its program. */
 import { type RunArguments, RunArgumentsSchema } from '../../../../shared/tool.ts';
 import type { CarriedShell } from '../../../guest-link/carried.ts';
-import { type GuestResult, succeed } from '../../../guest-link/failure.ts';
+import type { GuestResult } from '../../../guest-link/failure.ts';
 import type { GuestLink } from '../../../guest-link/guest-link.ts';
 import { SessionShell, type ShellCall, shellState } from '../../../guest-link/shell.ts';
-import { shellTool } from '../shell.ts';
+import { adoptedTool, shellTool } from '../shell.ts';
 import {
   failedEnd,
   guestFailureEnd,
@@ -60,9 +60,7 @@ export class RunTool implements Tool {
 
   /** Goes on from a checkpoint; gives the program that runs there, whose output goes to the sink. */
   adopt(link: GuestLink, carried: CarriedShell, io: ToolIo | undefined): RunningTool | undefined {
-    const call = this.#shell.adopt(link, carried, io?.sink);
-    if (call === undefined) return undefined;
-    return shellTool(Promise.resolve(succeed(call)), io?.stdin === true);
+    return adoptedTool(this.#shell.adopt(link, carried, io?.sink), io);
   }
 }
 
