@@ -15,7 +15,10 @@ export const GUEST_ARTIFACTS: readonly Artifact[] = [
   },
   ...[
     'python.py',
+    'python_control.py',
+    'python_describe.py',
     'python_display.py',
+    'python_streams.py',
     'python_table.py',
     'python_tools.py',
     'node.mjs',
