@@ -1,45 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { type Execution, ExecutionSchema } from '../../../shared/execution.ts';
-import { newId } from '../../../shared/ids.ts';
+import type { Execution } from '../../../shared/execution.ts';
 import { TerminalStatusSchema } from '../../../shared/lifecycle.ts';
 import { clip, shares } from '../../../worker/rendering/clip.ts';
 import { executionText, MIN_MAX_CHARACTERS } from '../../../worker/rendering/execution-text.ts';
 import { imagesOf } from '../../../worker/rendering/images.ts';
-
-const AT = '2026-11-29T20:00:00.000Z';
-
-function execution(facts: Partial<Execution> = {}): Execution {
-  return ExecutionSchema.parse({
-    execution_id: newId('exe'),
-    session_id: `ses_${'a'.repeat(38)}`,
-    tool_name: 'shell',
-    status: 'succeeded',
-    exit_code: 0,
-    signal: null,
-    stdout: '',
-    stderr: '',
-    encoding: 'utf-8',
-    truncated: false,
-    stdout_bytes: 0,
-    stderr_bytes: 0,
-    value: null,
-    structured: null,
-    results: [],
-    error: null,
-    reason: null,
-    state_lost: false,
-    created_at: AT,
-    started_at: AT,
-    finished_at: AT,
-    duration_ms: 1,
-    timings_ms: null,
-    receipt: null,
-    ...facts,
-  });
-}
+import { executionOf } from '../harness/executions.ts';
 
 const text = (facts: Partial<Execution>, maxCharacters = 16_000) =>
-  executionText(execution(facts), maxCharacters);
+  executionText(executionOf(facts), maxCharacters);
 
 describe('a call that succeeded', () => {
   test.each<[string, Partial<Execution>, string]>([
@@ -126,7 +94,7 @@ describe('a budget of characters', () => {
     ];
     for (const given of facts) {
       for (const maxCharacters of [MIN_MAX_CHARACTERS, 501, 777, 1_000, 5_000, 16_000]) {
-        const made = execution(given);
+        const made = executionOf(given);
         const written = executionText(made, maxCharacters);
         expect(written.length).toBeLessThanOrEqual(maxCharacters);
         expect(written.isWellFormed()).toBe(true);
@@ -142,7 +110,7 @@ describe('a budget of characters', () => {
   });
 
   test('says of a call whose session is gone that the rest is too', () => {
-    const made = execution({ stdout: 'x'.repeat(50_000) });
+    const made = executionOf({ stdout: 'x'.repeat(50_000) });
     expect(executionText(made, 1_000, { isKept: false })).toMatch(/is gone with its session.*\]$/);
   });
 

@@ -1,41 +1,9 @@
 import { expect, test } from 'vitest';
 import { utf8 } from '../../../shared/encoding.ts';
-import { type Execution, ExecutionSchema } from '../../../shared/execution.ts';
-import { newId } from '../../../shared/ids.ts';
+import type { Execution } from '../../../shared/execution.ts';
 import { CreateWorkflowSchema, MAX_WORKFLOW_BYTES } from '../../../shared/workflow.ts';
 import { callResult } from '../../../worker/workflows/call-result.ts';
-
-const AT = '2026-01-01T00:00:00.000Z';
-
-function executionOf(facts: Partial<Execution>): Execution {
-  return ExecutionSchema.parse({
-    execution_id: newId('exe'),
-    session_id: `ses_${'a'.repeat(38)}`,
-    tool_name: 'shell',
-    status: 'succeeded',
-    exit_code: 0,
-    signal: null,
-    stdout: '',
-    stderr: '',
-    encoding: 'utf-8',
-    truncated: false,
-    stdout_bytes: 0,
-    stderr_bytes: 0,
-    value: null,
-    structured: null,
-    results: [],
-    error: null,
-    reason: null,
-    state_lost: false,
-    created_at: AT,
-    started_at: AT,
-    finished_at: AT,
-    duration_ms: 1,
-    timings_ms: null,
-    receipt: null,
-    ...facts,
-  });
-}
+import { executionOf } from '../harness/executions.ts';
 
 const bytesOf = (execution: Execution) => utf8(JSON.stringify(JSON.stringify(callResult(execution)))).length;
 
