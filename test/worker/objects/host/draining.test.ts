@@ -1,7 +1,7 @@
 /** A host that is drained becomes empty: its sessions go elsewhere, with what runs in them. */
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
-import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
+import { type HostDouble, startAmong } from '../../../fixtures/host-double/host-double.ts';
 
 import { api } from '../../harness/api.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
@@ -15,10 +15,7 @@ const sessions: TestSession[] = [];
 
 async function connect(): Promise<HostDouble> {
   const connected = await connectFakeHost({
-    script: (execution) => {
-      running.push(execution);
-      execution.started();
-    },
+    script: startAmong(running),
   });
   hosts.push(connected);
   return connected;

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { REPLAY_RING_BYTES, REPLAY_WINDOW_BYTES } from '../../../../shared/limits.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
-import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
+import { type HostDouble, startAmong } from '../../../fixtures/host-double/host-double.ts';
 import { executeStream } from '../../harness/event-reader.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
 import { call, caller, openSession, type TestSession } from '../../harness/sessions.ts';
@@ -15,10 +15,7 @@ async function open(options: { hasLanes?: boolean } = {}): Promise<void> {
   running = [];
   host = await connectFakeHost({
     ...options,
-    script: (execution) => {
-      running.push(execution);
-      execution.started();
-    },
+    script: startAmong(running),
   });
   session = await openSession(host);
 }

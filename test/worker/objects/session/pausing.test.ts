@@ -2,7 +2,7 @@ import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from 'c
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
-import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
+import { type HostDouble, startAmong } from '../../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../../fixture-issuer.ts';
 import { api, problemIn } from '../../harness/api.ts';
 import { assembled, EventReader, events, executeStream } from '../../harness/event-reader.ts';
@@ -16,10 +16,7 @@ let running: ExecutionDouble[];
 beforeEach(async () => {
   running = [];
   host = await connectFakeHost({
-    script: (execution) => {
-      running.push(execution);
-      execution.started();
-    },
+    script: startAmong(running),
   });
   session = await openSession(host);
 });

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MAX_QUEUED_EXECUTIONS } from '../../../../shared/limits.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
-import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
+import { type HostDouble, startAmong } from '../../../fixtures/host-double/host-double.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
 import { call, caller, openSession, type TestSession, WHOLE_CHAIN } from '../../harness/sessions.ts';
 
@@ -12,10 +12,7 @@ let running: ExecutionDouble[];
 beforeEach(async () => {
   running = [];
   host = await connectFakeHost({
-    script: (execution) => {
-      running.push(execution);
-      execution.started();
-    },
+    script: startAmong(running),
   });
   session = await openSession(host);
 });

@@ -3,7 +3,7 @@ import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { verifyChain } from '../../../../shared/receipt-verify.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
-import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
+import { type HostDouble, startAmong } from '../../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../../fixture-issuer.ts';
 import { api, problemIn } from '../../harness/api.ts';
 import { assembled, executeStream } from '../../harness/event-reader.ts';
@@ -17,10 +17,7 @@ const hosts: HostDouble[] = [];
 
 async function connect(): Promise<HostDouble> {
   const connected = await connectFakeHost({
-    script: (execution) => {
-      running.push(execution);
-      execution.started();
-    },
+    script: startAmong(running),
   });
   hosts.push(connected);
   return connected;
