@@ -132,7 +132,11 @@ export const ERRORS = {
     reason: 'what is stored of the snapshot does not verify',
   },
   restore_failed: { status: 503, retryable: true, reason: 'no sandbox could be made of the snapshot' },
-  storage_unavailable: { status: 503, retryable: true, reason: 'snapshots cannot be stored or read now' },
+  storage_unavailable: {
+    status: 503,
+    retryable: true,
+    reason: 'the storage of snapshots, outputs and artifacts does not answer',
+  },
   // Hosts
   no_host_available: { status: 503, retryable: true, reason: 'no host has room' },
   host_unresponsive: { status: 504, retryable: true, reason: 'the host did not answer in time' },

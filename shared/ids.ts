@@ -32,7 +32,8 @@ export type IdPrefix =
   | 'trm'
   | 'prc'
   | 'snp'
-  | 'tcl';
+  | 'tcl'
+  | 'art';
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${randomHandle()}`;

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 /** Far below what a Worker may have: the bound is there to notice a library that comes in by accident. */
-const MAX_GZIP_BYTES = 370_000;
+const MAX_GZIP_BYTES = 400_000;
 
 test('the Worker bundles without anything of Node, and stays small', async () => {
   const built = await build({

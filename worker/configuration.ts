@@ -55,6 +55,10 @@ export interface Configuration {
   snapshotRoot: CryptoKey;
   /** Key of the tokens by which hosts bring and fetch snapshots. */
   transferKey: CryptoKey;
+  /** What the keys of artifacts and outputs are made of. */
+  contentRoot: CryptoKey;
+  /** Key of the tokens in signed addresses of artifacts. */
+  artifactUrlKey: CryptoKey;
 }
 
 /** Names the binding that is wrong, never its value: bindings hold secrets. */
@@ -134,8 +138,10 @@ export async function readConfiguration(env: Env): Promise<Configuration> {
       parseJson('RESOURCE_CLASSES', texts.RESOURCE_CLASSES),
     ),
     secretsKey: await readSecretsKey(texts.ID_SECRET),
-    snapshotRoot: await readSnapshotRoot(texts.ID_SECRET),
-    transferKey: await readTransferKey(texts.ID_SECRET),
+    snapshotRoot: await readRoot(texts.ID_SECRET, 'keys of snapshots'),
+    transferKey: await readTokenKey(texts.ID_SECRET, 'transfers of snapshots'),
+    contentRoot: await readRoot(texts.ID_SECRET, 'keys of content'),
+    artifactUrlKey: await readTokenKey(texts.ID_SECRET, 'addresses of artifacts'),
   };
 }
 
@@ -237,13 +243,13 @@ async function readFormerKeys(text: string, present: readonly SigningKey[]): Pro
 }
 
 /** As above: a secret for each use, made of the one that there is. */
-async function readSnapshotRoot(text: string): Promise<CryptoKey> {
-  const bits = await derivedBits(text, 'keys of snapshots');
-  return crypto.subtle.importKey('raw', bits, 'HKDF', false, ['deriveBits']);
+async function readRoot(text: string, use: string): Promise<CryptoKey> {
+  const bits = await derivedBits(text, use);
+  return crypto.subtle.importKey('raw', bits, 'HKDF', false, ['deriveBits', 'deriveKey']);
 }
 
-async function readTransferKey(text: string): Promise<CryptoKey> {
-  const bits = await derivedBits(text, 'transfers of snapshots');
+async function readTokenKey(text: string, use: string): Promise<CryptoKey> {
+  const bits = await derivedBits(text, use);
   return crypto.subtle.importKey('raw', bits, { name: 'HMAC', hash: 'SHA-256' }, false, ['sign', 'verify']);
 }
 

@@ -1,6 +1,7 @@
 /** The bindings of the Worker. Text bindings hold JSON or keys; they are parsed once in `configuration.ts`. */
 
 import type { ApprovalsPort } from './objects/approvals/port.ts';
+import type { ArtifactsPort } from './objects/artifacts/port.ts';
 import type { AuditPort } from './objects/audit/port.ts';
 import type { CataloguePort } from './objects/catalogue/port.ts';
 import type { RunNamespace } from './objects/engine/run-namespace.ts';
@@ -25,6 +26,9 @@ export interface Env {
   SNAPSHOT_INDEX: ObjectNamespace<SnapshotsPort>;
   /** Chunks and manifests of snapshots, encrypted by the hosts that made them. */
   SNAPSHOTS: R2Bucket;
+  ARTIFACTS: ObjectNamespace<ArtifactsPort>;
+  /** Artifacts and long outputs, encrypted by this edge. */
+  CONTENT: R2Bucket;
   WORKFLOW: ObjectNamespace<WorkflowPort>;
   /** Runs of workflows, on the engine of Workflows. */
   WORKFLOW_RUN: RunNamespace;

@@ -2,6 +2,7 @@
 import { createApp } from './app.ts';
 
 export { ApprovalsObject } from './objects/approvals/object.ts';
+export { ArtifactsObject } from './objects/artifacts/object.ts';
 export { AuditObject } from './objects/audit/object.ts';
 export { CatalogueObject } from './objects/catalogue/object.ts';
 export { HostObject } from './objects/host/object.ts';

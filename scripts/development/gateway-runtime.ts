@@ -14,6 +14,7 @@ const DURABLE_OBJECTS = {
   MCP_CALLS: 'McpCallsObject',
   CATALOGUE: 'CatalogueObject',
   SNAPSHOT_INDEX: 'SnapshotsObject',
+  ARTIFACTS: 'ArtifactsObject',
   WORKFLOW: 'WorkflowObject',
   SOURCE: 'SourceObject',
   APPROVALS: 'ApprovalsObject',
@@ -45,7 +46,7 @@ export async function startGateway(options: GatewayOptions): Promise<{ url: URL;
           { className, useSQLite: true },
         ]),
       ),
-      r2Buckets: { SNAPSHOTS: 'sandgate-snapshots' },
+      r2Buckets: { SNAPSHOTS: 'sandgate-snapshots', CONTENT: 'sandgate-content' },
       workflows: {
         WORKFLOW_RUN: { name: 'workflow-run', className: 'WorkflowRun' },
         REPAIR_RUN: { name: 'repair-run', className: 'RepairRun' },

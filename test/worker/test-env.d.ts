@@ -11,6 +11,7 @@ type ObjectBindings = Pick<
   | 'APPROVALS'
   | 'SOURCE'
   | 'CATALOGUE'
+  | 'ARTIFACTS'
 >;
 
 declare namespace Cloudflare {
@@ -23,6 +24,7 @@ declare namespace Cloudflare {
     SNAPSHOT_INDEX: WorkerEnv['SNAPSHOT_INDEX'] & DurableObjectNamespace;
     SOURCE: WorkerEnv['SOURCE'] & DurableObjectNamespace;
     CATALOGUE: WorkerEnv['CATALOGUE'] & DurableObjectNamespace;
+    ARTIFACTS: WorkerEnv['ARTIFACTS'] & DurableObjectNamespace;
     APPROVALS: WorkerEnv['APPROVALS'] & DurableObjectNamespace;
     TEST_ISSUER_KEYS: string;
   }

@@ -131,7 +131,16 @@ async function watchFolder(session: OwnSession, path: FilePath): Promise<Respons
   });
 }
 
-const WrittenSchema = z.object({
+/** What may become of writing a file from its beginning. */
+export const FILE_WRITE_ERRORS = [
+  ...SHARED_ERRORS,
+  'not_a_regular_file',
+  'no_space',
+  'payload_too_large',
+  'digest_mismatch',
+] as const satisfies readonly ErrorCode[];
+
+export const WrittenSchema = z.object({
   size: z.int(),
   sha256: z.string(),
   created: z.boolean(),
@@ -171,14 +180,7 @@ const writeFile = defineRoute({
       headers: ['ETag'],
     },
   },
-  errors: [
-    ...SHARED_ERRORS,
-    'not_a_regular_file',
-    'no_space',
-    'payload_too_large',
-    'precondition_failed',
-    'digest_mismatch',
-  ],
+  errors: [...FILE_WRITE_ERRORS, 'precondition_failed'],
   handle: async (exchange, { params, query }) => {
     const { headers, body, url } = exchange.request;
     refuseEncoded(headers);
@@ -199,7 +201,7 @@ const writeFile = defineRoute({
   },
 });
 
-function writtenReply({ created, bytes, sha256, facts }: TransferResult): Response {
+export function writtenReply({ created, bytes, sha256, facts }: TransferResult): Response {
   const etag = facts?.etag ?? '';
   const answer: z.infer<typeof WrittenSchema> = { size: bytes, sha256: sha256 ?? '', created, etag };
   return reply(created ? 201 : 200, answer, facts === null ? {} : factHeaders(facts));

@@ -5,6 +5,7 @@ import type { Env } from '../env.ts';
 import { invalid } from '../middleware/body.ts';
 import { callObject } from '../middleware/call-object.ts';
 import type { ApprovalsPort } from '../objects/approvals/port.ts';
+import type { ArtifactsPort } from '../objects/artifacts/port.ts';
 import type { CataloguePort } from '../objects/catalogue/port.ts';
 import type { HostPort } from '../objects/host/port.ts';
 import type { PoolPort } from '../objects/pool/port.ts';
@@ -59,6 +60,10 @@ export function approvalCalls(env: Env, tenant: string): ObjectCalls<ApprovalsPo
 
 export function sourceCalls(env: Env, owner: SourceOwner): ObjectCalls<SourcePort> {
   return (method, about) => callObject(() => method(env.SOURCE.getByName(sourceObjectName(owner))), about);
+}
+
+export function artifactCalls(env: Env, tenant: string): ObjectCalls<ArtifactsPort> {
+  return (method, about) => callObject(() => method(env.ARTIFACTS.getByName(tenant)), about);
 }
 
 export function snapshotCalls(env: Env, tenant: string): ObjectCalls<SnapshotsPort> {

@@ -14,6 +14,7 @@ import { checkValue, JSON_MEDIA_TYPE, parseBody, type RequestBody, readBody } fr
 import { whileTokenHolds } from '../middleware/open-streams.ts';
 import { Refusal } from '../middleware/refusal.ts';
 import { bearerOfSubprotocol } from '../middleware/subprotocol.ts';
+import type { BarredCaller } from '../objects/tenant/bars/bars.ts';
 import { hasToolScope } from '../tools/policy.ts';
 import { SAFE, tenantCalls } from './object-calls.ts';
 
@@ -201,7 +202,11 @@ function hasAny({ scopes }: TenantPrincipal, wanted: readonly string[]): boolean
   return hasToolScope(new Set(wanted)) && hasToolScope(scopes);
 }
 
-function admitTenant(env: Env, { tenant, subject }: TenantPrincipal, configuration: Configuration) {
+function admitTenant(
+  env: Env,
+  { tenant, subject }: Pick<TenantPrincipal, 'tenant' | 'subject'>,
+  configuration: Configuration,
+) {
   return admission.admit({ tenant, subject }, Date.now(), {
     limit: configuration.tenantRequestsPerMinute,
     lease: leaseFor(env, { tenant, subject }),
@@ -212,6 +217,19 @@ function leaseFor(env: Env, { tenant, subject }: AdmittedCaller): Lease {
   // Leasing twice only gives the tenant fewer requests in this window, so a reset may be repeated.
   return (count, revision) =>
     tenantCalls(env, tenant)((stub) => stub.leaseRequests(count, { subject, revision }), SAFE);
+}
+
+/**
+ * For who is named by a signed address in place of a token: spends a request of its tenant, and says why it may not call
+ * any more.
+ */
+export async function admitHolder(
+  env: Env,
+  holder: BarredCaller & { tenant: string },
+  configuration: Configuration,
+): Promise<string | undefined> {
+  await admitTenant(env, holder, configuration);
+  return admission.barOf(holder);
 }
 
 function parseQuery(url: string, schema: z.ZodObject | undefined): unknown {

@@ -1,6 +1,8 @@
 /** All routes: the router is made from this table, and so is the description of the API. */
 import { apiKeyRoutes } from './api-keys.ts';
 import { approvalRoutes } from './approvals.ts';
+import { artifactUrlRoutes } from './artifact-urls.ts';
+import { artifactRoutes } from './artifacts.ts';
 import { auditRoutes } from './audit.ts';
 import { documentRoutes } from './documents.ts';
 import { executeRoutes } from './execute.ts';
@@ -15,6 +17,7 @@ import { pausingRoutes } from './pausing.ts';
 import { processRoutes } from './processes.ts';
 import { programRoutes } from './programs.ts';
 import { repairRunRoutes } from './repair-runs.ts';
+import { retentionRoutes } from './retention.ts';
 import type { Route } from './route.ts';
 import { sessionRoutes } from './sessions.ts';
 import { snapshotRoutes } from './snapshots.ts';
@@ -32,6 +35,8 @@ const described: Route[] = [
   ...sessionRoutes,
   ...pausingRoutes,
   ...snapshotRoutes,
+  ...artifactRoutes,
+  ...artifactUrlRoutes,
   ...executeRoutes,
   ...executionRoutes,
   exportSession,
@@ -52,6 +57,7 @@ const described: Route[] = [
   ...operatorToolRoutes,
   ...hostDutyRoutes,
   ...tenantRoutes,
+  ...retentionRoutes,
   ...apiKeyRoutes,
   ...auditRoutes,
   ...usageRoutes,

@@ -67,9 +67,13 @@ const REQUESTS: Readonly<Record<string, ApiOptions>> = {
   decideApproval: { body: { decision: 'approve' } },
   createWorkflow: { body: WORKFLOW },
   createSnapshot: { body: { name: 'kept' } },
+  keepArtifact: { body: { path: 'a.txt' } },
+  writeArtifact: { raw: 'x' },
+  createArtifactUrl: { body: { method: 'GET' } },
+  filesFrom: { body: { artifact: 'nobody_artifact', path: 'x' } },
 };
 /** Of these the name is the caller's to choose: it makes a thing of the caller's own. */
-const MAKES_ITS_OWN = new Set(['replaceTool', 'replaceToolSource']);
+const MAKES_ITS_OWN = new Set(['replaceTool', 'replaceToolSource', 'writeArtifact']);
 
 interface Ids {
   session_id: string;
@@ -79,6 +83,7 @@ interface Ids {
   repair_run_id: string;
   workflow_id: string;
   snapshot_id: string;
+  artifact_name: string;
   name: string;
 }
 const KINDS = [
@@ -89,6 +94,7 @@ const KINDS = [
   'repair_run_id',
   'workflow_id',
   'snapshot_id',
+  'artifact_name',
   'name',
 ] as const;
 type Kind = (typeof KINDS)[number];
@@ -129,6 +135,10 @@ async function thingsOf(token: string): Promise<Ids> {
   const { session_id } = session;
   const ran = await api('POST', `/v1/sessions/${session_id}/execute`, { token, body: call });
   const kept = await api('POST', `/v1/sessions/${session_id}/snapshots`, { token, body: { name: 'kept' } });
+  // Names are of their owner: that of somebody else must not be one of the caller's too.
+  const artifactName = newId('art');
+  const artifact = await api('PUT', `/v1/artifacts/${artifactName}/content`, { token, raw: 'x' });
+  expect(artifact.status, artifact.text).toBe(201);
   const program = await api('POST', `/v1/sessions/${session_id}/programs`, { token, body: PROGRAM });
   const workflow = await api('POST', '/v1/workflows', { token, body: WORKFLOW });
   const { workflow_id } = WorkflowSchema.parse(workflow.json);
@@ -147,6 +157,7 @@ async function thingsOf(token: string): Promise<Ids> {
     repair_run_id: `rpr_${newId('exe').slice(4)}`,
     workflow_id,
     snapshot_id: SnapshotSchema.parse(kept.json).snapshot_id,
+    artifact_name: artifactName,
     name: TOOL.name,
   };
 }
@@ -162,6 +173,7 @@ async function nothings(tenant: string): Promise<Ids> {
     repair_run_id: `rpr_${newId('exe').slice(4)}`,
     workflow_id: `wfl_${newId('exe').slice(4)}`,
     snapshot_id: `snp_${newId('exe').slice(4)}`,
+    artifact_name: 'nobody_artifact',
     name: 'nobody_tool',
   };
 }
@@ -306,8 +318,9 @@ describe('the owner', () => {
     'getRepairRun',
     'cancelRepairRun',
     'createRepairRun',
+    'filesFrom',
   ]);
-  const LAST = ['deleteSnapshot', 'removeTool', 'removeToolSource', 'deleteSession'];
+  const LAST = ['deleteArtifact', 'deleteSnapshot', 'removeTool', 'removeToolSource', 'deleteSession'];
   const order = (route: Route): number => LAST.indexOf(route.operationId);
   const rows = routes
     .filter((route) => route.access.kind === 'tenant' && KINDS.some((kind) => has(route, kind)))

@@ -215,6 +215,8 @@ function requestsBelow(sessionId: string, executionId: string) {
       if (route.operationId === 'createRepairRun') {
         body.body = { code: 'x', model: { tool_name: 'model', name: 'x' } };
       }
+      if (route.operationId === 'keepArtifact') body.body = { path: 'x' };
+      if (route.operationId === 'filesFrom') body.body = { artifact: 'kept-for-all', path: 'x' };
       if (route.operationId === 'startProcess') body.body = { command: 'x' };
       if (route.operationId === 'waitForProcess') body.body = { exit: true };
       if (route.operationId === 'createProgram') body.body = { language: 'python', code: '1' };
@@ -315,6 +317,7 @@ describe('what is not the caller’s', () => {
     const token = await alice();
     const sessionId = await open(token);
     const execution = await hold(token, sessionId);
+    await api('PUT', '/v1/artifacts/kept-for-all/content', { token, raw: 'x' });
     for (const { method, path, body, operationId } of requestsBelow(sessionId, execution.execution_id)) {
       // These two answer when the execution has ended, which is held here.
       if (operationId === 'execute' || operationId === 'streamExecution') continue;

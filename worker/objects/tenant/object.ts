@@ -5,6 +5,7 @@ import type { ApiKey, CreateApiKeySchema } from '../../../shared/api-key.ts';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { SessionState } from '../../../shared/lifecycle.ts';
 import { MAX_CLOCK_SKEW_S } from '../../../shared/limits.ts';
+import type { Retention } from '../../../shared/retention.ts';
 import type { LabelTerm } from '../../../shared/session.ts';
 import type { TenantLimits, UsageReport } from '../../../shared/tenant.ts';
 import { configurationOf } from '../../configuration.ts';
@@ -32,6 +33,7 @@ import type {
   TenantStatus,
 } from './port.ts';
 import { Rates } from './rates.ts';
+import { RetentionStore } from './retention/store.ts';
 import { TenantStore } from './store.ts';
 
 /** A repeated create is answered with the first session for this long. */
@@ -46,6 +48,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
   readonly #ledger: Ledger;
   readonly #keys: ApiKeys;
   readonly #bars: BarStore;
+  readonly #retention: RetentionStore;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -53,6 +56,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     this.#ledger = new Ledger(new LedgerStore(ctx.storage), new Holds(new HoldStore(ctx.storage)));
     this.#keys = new ApiKeys(new ApiKeyStore(ctx.storage));
     this.#bars = new BarStore(ctx.storage);
+    this.#retention = new RetentionStore(ctx.storage);
   }
 
   async leaseRequests(count: number, about: LeaseFor = {}): Promise<Outcome<RequestLease>> {
@@ -107,6 +111,15 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
 
   async holdStorage(hold: StorageHold): Promise<Outcome<null>> {
     return this.#ledger.holdStorage(hold, Date.now());
+  }
+
+  async retention(): Promise<Outcome<Retention>> {
+    return success(this.#retention.load());
+  }
+
+  async setRetention(retention: Retention): Promise<Outcome<null>> {
+    this.#retention.save(retention);
+    return success(null);
   }
 
   async usage(tenant: string, range: { from: string; to: string }): Promise<Outcome<UsageReport>> {

@@ -3,6 +3,7 @@ import type * as z from 'zod';
 import type { ApiKey, CreateApiKeySchema } from '../../../shared/api-key.ts';
 import type { Outcome } from '../../../shared/errors.ts';
 import type { SessionState } from '../../../shared/lifecycle.ts';
+import type { Retention } from '../../../shared/retention.ts';
 import type { LabelTerm, SessionListSchema } from '../../../shared/session.ts';
 import type { TenantLimits, Usage, UsageReport } from '../../../shared/tenant.ts';
 import type { Bars } from './bars/bars.ts';
@@ -70,6 +71,9 @@ export interface TenantPort {
   account(account: SessionAccount, wanted: Wanted | null): Promise<Outcome<AccountTerms>>;
   /** Takes in what something stored takes; refused where more of it would pass a limit. */
   holdStorage(hold: StorageHold): Promise<Outcome<null>>;
+  /** How long what is over is kept: asked by what keeps it, about once a day. */
+  retention(): Promise<Outcome<Retention>>;
+  setRetention(retention: Retention): Promise<Outcome<null>>;
   /** Both days are within. */
   usage(tenant: string, range: { from: string; to: string }): Promise<Outcome<UsageReport>>;
   subjectUsage(day: string, page: { after: string; limit: number }): Promise<Outcome<SubjectUsage[]>>;

@@ -1,0 +1,11 @@
+/** How long a tenant's operator wants kept what is over. */
+import * as z from 'zod';
+
+const days = (about: string) =>
+  z.int().min(1).max(3_650).nullable().default(null).describe(`${about}; null: no end of its own.`);
+
+export const RetentionSchema = z.strictObject({
+  artifacts_days: days('Days that an artifact is kept'),
+});
+export type Retention = z.infer<typeof RetentionSchema>;
+export const KEPT_FOREVER: Retention = RetentionSchema.parse({});

@@ -1,0 +1,183 @@
+/**
+ * A file at rest in R2: segments of one size, each sealed by itself, so that a stretch of it is read without the rest.
+ * Neither way is more of it in memory than a part.
+ */
+
+import { hex } from '../../shared/digest.ts';
+import { concatBytes } from '../../shared/encoding.ts';
+import { failure, type Outcome, success } from '../../shared/errors.ts';
+import { logWarning, messageOf } from '../objects/log.ts';
+import { ByteCutter } from './byte-cutter.ts';
+import { openSegment, SEAL_BYTES, sealSegment } from './sealed-segment.ts';
+
+const SEGMENT_BYTES = 1_048_576;
+/** Parts of an upload have one size and are at least 5 MiB. */
+const SEGMENTS_PER_PART = 8;
+
+export interface SealedPlace {
+  /** Of the object in R2. */
+  objectKey: string;
+  key: CryptoKey;
+}
+
+export interface StoredFacts {
+  bytes: number;
+  sha256: string;
+}
+
+/** Keeps all bytes of a stream, or none of them. */
+export async function storeSealed(
+  bucket: R2Bucket,
+  place: SealedPlace,
+  source: { body: ReadableStream<Uint8Array> | null; maxBytes: number },
+): Promise<Outcome<StoredFacts>> {
+  const upload = new Upload(bucket, place);
+  try {
+    const stored = await pump(upload, source);
+    if (!stored.ok) await upload.abort();
+    return stored;
+  } catch (error: unknown) {
+    await upload.abort();
+    if (error instanceof SourceError) return failure('transfer_failed', 'the bytes ended before their end');
+    logWarning('content_not_stored', { detail: messageOf(error) });
+    return failure('storage_unavailable', 'the storage does not answer', { retry_after_s: 2 });
+  }
+}
+
+/** The stream that was to be stored broke off. */
+class SourceError extends Error {
+  override name = 'SourceError';
+}
+
+async function pump(
+  upload: Upload,
+  { body, maxBytes }: { body: ReadableStream<Uint8Array> | null; maxBytes: number },
+): Promise<Outcome<StoredFacts>> {
+  const reader = body?.getReader();
+  const digest = new crypto.DigestStream('SHA-256');
+  const digesting = digest.getWriter();
+  const cutter = new ByteCutter(SEGMENT_BYTES);
+  let bytes = 0;
+  while (reader !== undefined) {
+    const { done, value } = await reader.read().catch(() => {
+      throw new SourceError();
+    });
+    if (done) break;
+    bytes += value.length;
+    if (bytes > maxBytes) {
+      await reader.cancel().catch(() => undefined);
+      return failure('payload_too_large', `at most ${maxBytes} bytes`);
+    }
+    await digesting.write(value);
+    for (const segment of cutter.push(value)) await upload.add(segment);
+  }
+  const rest = cutter.rest();
+  if (rest !== undefined) await upload.add(rest);
+  await upload.complete();
+  await digesting.close();
+  return success({ bytes, sha256: hex(new Uint8Array(await digest.digest)) });
+}
+
+/** What fits a part is put at once; beyond it an upload of several parts begins. */
+class Upload {
+  readonly #bucket: R2Bucket;
+  readonly #place: SealedPlace;
+  readonly #parts: R2UploadedPart[] = [];
+  #several: R2MultipartUpload | undefined;
+  #sealed: Uint8Array[] = [];
+  #segments = 0;
+
+  constructor(bucket: R2Bucket, place: SealedPlace) {
+    this.#bucket = bucket;
+    this.#place = place;
+  }
+
+  async add(segment: Uint8Array<ArrayBuffer>): Promise<void> {
+    // Only once there is more than the part is it known not to be the only one.
+    if (this.#sealed.length === SEGMENTS_PER_PART) await this.#sendPart();
+    this.#sealed.push(await sealSegment(this.#place.key, placeOf(this.#segments), segment));
+    this.#segments += 1;
+  }
+
+  async complete(): Promise<void> {
+    if (this.#several === undefined) {
+      await this.#bucket.put(this.#place.objectKey, concatBytes(this.#sealed));
+      return;
+    }
+    await this.#sendPart();
+    await this.#several.complete(this.#parts);
+  }
+
+  async abort(): Promise<void> {
+    // R2 itself lets uploads go that were neither completed nor aborted.
+    await this.#several?.abort().catch(() => undefined);
+  }
+
+  async #sendPart(): Promise<void> {
+    this.#several ??= await this.#bucket.createMultipartUpload(this.#place.objectKey);
+    const part = concatBytes(this.#sealed);
+    this.#sealed = [];
+    this.#parts.push(await this.#several.uploadPart(this.#parts.length + 1, part));
+  }
+}
+
+function placeOf(segment: number): string {
+  return `segment ${segment}`;
+}
+
+/** A stretch of a stored file as it is read; null where the file is not there. The stream breaks where a byte was changed. */
+export async function readSealed(
+  bucket: R2Bucket,
+  { objectKey, key }: SealedPlace,
+  stretch: { offset: number; length: number; size: number },
+): Promise<Outcome<ReadableStream<Uint8Array> | null>> {
+  const { offset, length, size } = stretch;
+  const first = Math.floor(offset / SEGMENT_BYTES);
+  const end = Math.min(size, Math.ceil((offset + length) / SEGMENT_BYTES) * SEGMENT_BYTES);
+  const segments = Math.ceil((end - first * SEGMENT_BYTES) / SEGMENT_BYTES);
+  const range = {
+    offset: first * (SEGMENT_BYTES + SEAL_BYTES),
+    length: end - first * SEGMENT_BYTES + segments * SEAL_BYTES,
+  };
+  try {
+    if (length === 0) {
+      const there = await bucket.head(objectKey);
+      return success(there === null ? null : new Response(new Uint8Array(0)).body);
+    }
+    const stored = await bucket.get(objectKey, { range });
+    if (stored === null) return success(null);
+    const { readable, writable } = new FixedLengthStream(length);
+    const skipped = offset - first * SEGMENT_BYTES;
+    void open(stored.body, { key, first, skipped, length }, writable.getWriter());
+    return success(readable);
+  } catch (error: unknown) {
+    logWarning('content_not_read', { detail: messageOf(error) });
+    return failure('storage_unavailable', 'the storage does not answer', { retry_after_s: 2 });
+  }
+}
+
+async function open(
+  body: ReadableStream<Uint8Array>,
+  wanted: { key: CryptoKey; first: number; skipped: number; length: number },
+  writer: WritableStreamDefaultWriter<Uint8Array>,
+): Promise<void> {
+  const cutter = new ByteCutter(SEGMENT_BYTES + SEAL_BYTES);
+  let { first: segment, skipped, length: left } = wanted;
+  const give = async (sealed: Uint8Array<ArrayBuffer>): Promise<void> => {
+    const bytes = await openSegment(wanted.key, placeOf(segment), sealed);
+    segment += 1;
+    const asked = bytes.subarray(skipped, skipped + left);
+    skipped = 0;
+    left -= asked.length;
+    await writer.write(asked);
+  };
+  try {
+    for await (const bytes of body) for (const sealed of cutter.push(bytes)) await give(sealed);
+    const rest = cutter.rest();
+    if (rest !== undefined) await give(rest);
+    await writer.close();
+  } catch (error: unknown) {
+    logWarning('content_cut', { detail: messageOf(error) });
+    await writer.abort(error).catch(() => undefined);
+  }
+}

@@ -1,0 +1,44 @@
+/** Keeps the bytes of a stream as an artifact: a place first, then the bytes as they come, then its name. */
+import { type Artifact, MAX_ARTIFACT_BYTES } from '../../shared/artifact.ts';
+import { failure, type Outcome } from '../../shared/errors.ts';
+import { artifactPlace } from '../artifacts/place.ts';
+import type { Configuration } from '../configuration.ts';
+import { storeSealed } from '../content/sealed-object.ts';
+import type { Env } from '../env.ts';
+import type { NewArtifact } from '../objects/artifacts/port.ts';
+import { artifactCalls, SAFE, UNSAFE } from './object-calls.ts';
+
+export interface Keeper {
+  env: Env;
+  configuration: Configuration;
+  waitUntil: (promise: Promise<unknown>) => void;
+}
+
+export interface KeptContent {
+  body: ReadableStream<Uint8Array> | null;
+  /** What the bytes must hash to, where somebody says so. */
+  sha256: string | null;
+}
+
+export async function keepArtifact(
+  { env, configuration, waitUntil }: Keeper,
+  artifact: NewArtifact,
+  content: KeptContent,
+): Promise<Outcome<Artifact>> {
+  const { artifactId, tenant, maxBytes } = artifact;
+  if (maxBytes > MAX_ARTIFACT_BYTES) {
+    return failure('payload_too_large', `an artifact has at most ${MAX_ARTIFACT_BYTES} bytes`);
+  }
+  const calls = artifactCalls(env, tenant);
+  const begun = await calls((stub) => stub.begin(artifact), UNSAFE);
+  if (!begun.ok) return begun;
+  const place = await artifactPlace(configuration.contentRoot, { tenant, artifactId });
+  const stored = await storeSealed(env.CONTENT, place, { body: content.body, maxBytes });
+  const kept =
+    stored.ok && content.sha256 !== null && stored.value.sha256 !== content.sha256
+      ? failure('digest_mismatch', 'the bytes do not hash to the digest that was said')
+      : stored;
+  if (kept.ok) return calls((stub) => stub.complete({ artifactId, ...kept.value }), SAFE);
+  waitUntil(calls((stub) => stub.abandon(artifactId), SAFE).catch(() => undefined));
+  return kept;
+}
