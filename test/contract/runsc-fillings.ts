@@ -13,17 +13,22 @@ export function describeFillings(subject: GetSubject): void {
   describe('resource attacks on files, descriptors, buffers, output and network', () => {
     const { attack } = withVictim(subject);
 
-    it('R7: a million files cost memory of the sandbox alone', async () => {
+    it('R7: a million files cost memory of the sandbox alone, and end as oom where that ends', async () => {
       await attack({ memory_bytes: 96 * MIB, workspace_bytes: 512 * MIB }, async (attacker) => {
-        const fill = [
-          'import os',
-          'os.makedirs("/workspace/many")',
-          'os.chdir("/workspace/many")',
-          'for at in range(1_000_000): os.close(os.open(f"{at:x}", os.O_CREAT | os.O_WRONLY))',
-        ].join('\n');
-        const filled = await python(attacker, fill, { timeoutMs: 20_000 });
-        expect(['oom', 'timeout', 'failed']).toContain(filled.status);
-        if (filled.status === 'failed') expect(filled.error?.message).toContain('No space left');
+        const make = (count: number): string =>
+          [
+            'import os, shutil',
+            'os.makedirs("/workspace/many")',
+            'os.chdir("/workspace/many")',
+            `for at in range(${count}): os.close(os.open(f"{at:x}", os.O_CREAT | os.O_WRONLY))`,
+            'count = len(os.listdir("."))',
+            'os.chdir("/workspace")',
+            'shutil.rmtree("many")',
+            'count',
+          ].join('\n');
+        expect(await python(attacker, make(2_000), { timeoutMs: 60_000 })).toMatchObject({ value: '2000' });
+        const filled = await python(attacker, make(1_000_000), { timeoutMs: 120_000 });
+        expect(filled).toMatchObject({ status: 'oom', stateLost: true });
         expect(filled.usage.peakMemoryBytes).toBeLessThanOrEqual(97 * MIB);
       });
     });
