@@ -25,7 +25,7 @@ export interface Call {
 export async function acceptMarking(session: SessionClient, mark: string, steps: number): Promise<Call> {
   const numbers = Array.from({ length: steps }, (_, index) => index + 1);
   const command = `echo ${mark} >> /tmp/starts; echo started $(grep -c '^${mark}$' /tmp/starts); for i in ${numbers.join(' ')}; do sleep 0.1; echo $i; done`;
-  const execution = await session.detach('shell', { command }, { timeoutMs: 8_000 });
+  const execution = await session.detach('shell', { command }, { timeoutMs: 30_000 });
   return { mark, execution, stdout: `started 1\n${numbers.map((number) => `${number}\n`).join('')}` };
 }
 
