@@ -1,5 +1,5 @@
 /** What of a stack is on the machine: found by its state folder and its cgroup parent, which no other stack has. */
-import { readdir, readFile, readlink } from 'node:fs/promises';
+import { lstat, readdir, readFile, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { cgroupParent } from '../../scripts/development/host-agent-child.ts';
 
@@ -90,6 +90,20 @@ export async function cgroupFileOf(stateDir: string, sandboxId: string, file: st
     if (text !== '') return text.trim();
   }
   throw new Error(`no cgroup of ${sandboxId} has ${file}`);
+}
+
+/** What the files below a folder take on the disk; 0 where there is no such folder. */
+export async function bytesBelow(dir: string): Promise<number> {
+  const entries = await readdir(dir, { withFileTypes: true, recursive: true }).catch(() => []);
+  const blocks = await Promise.all(
+    entries.map((entry) =>
+      lstat(join(entry.parentPath, entry.name)).then(
+        (file) => file.blocks,
+        () => 0,
+      ),
+    ),
+  );
+  return blocks.reduce((sum, count) => sum + count, 0) * 512;
 }
 
 export async function residentBytes(pid: number): Promise<number> {

@@ -1,14 +1,34 @@
 /** Processes end, and what ends them is told. */
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { isTerminal } from '../../shared/lifecycle.ts';
 import { HOST_ANSWER_GRACE_MS } from '../../shared/limits.ts';
 import { Refused } from './client.ts';
-import { cgroupFileOf, processesOfSandbox } from './leftovers.ts';
+import { bytesBelow, cgroupFileOf, processesOfSandbox } from './leftovers.ts';
 import { useSession, useStack } from './stack.ts';
 import { pause, timed, until } from './until.ts';
 
 const PROMPT_MS = 2_000;
 const stack = useStack();
+
+/** The largest of what is measured again and again until it is stopped. */
+function watchMost(measure: () => Promise<number>): { stop(): Promise<number> } {
+  let most = 0;
+  let isStopped = false;
+  const watching = (async () => {
+    while (!isStopped) {
+      most = Math.max(most, await measure());
+      await pause(20);
+    }
+  })();
+  return {
+    async stop() {
+      isStopped = true;
+      await watching;
+      return most;
+    },
+  };
+}
 
 describe('R38 a shell that ends or changes itself', () => {
   const session = useSession(stack);
@@ -132,6 +152,35 @@ describe('R68 death by a signal', () => {
       "['SIGPIPE', 'SIGXFSZ']\n",
     );
   });
+});
+
+describe('R27 a full disk', () => {
+  const LIMIT_BYTES = 256 * 1024 * 1024;
+
+  test.each(['/tmp', '/workspace'])(
+    'R27 of %s says so, the sandbox lives on, and the host gets its room back',
+    async (folder) => {
+      const session = await stack().open({
+        limits: { workspace_bytes: LIMIT_BYTES, tmp_bytes: LIMIT_BYTES },
+      });
+      const { sandbox_id: sandboxId } = await session.describe();
+      const stored = join(stack().stack.stateDir, 'host/bundles', sandboxId ?? '');
+      const most = watchMost(() => bytesBelow(stored));
+      const filled = await session.sh(
+        `head -c 2G /dev/zero > ${folder}/big; echo rc=$?; rm -f ${folder}/big; echo ok > ${folder}/s; cat ${folder}/s`,
+        { timeoutMs: 60_000 },
+      );
+      expect(filled).toMatchObject({ status: 'succeeded', stdout: 'rc=1\nok\n' });
+      expect(filled.stderr).toContain('No space left on device');
+      const mostBytes = await most.stop();
+      expect(mostBytes).toBeGreaterThan(LIMIT_BYTES / 2);
+      expect(mostBytes).toBeLessThan(LIMIT_BYTES + 16 * 1024 * 1024);
+      await session.delete();
+      await until('its folder is gone', 10_000, async () =>
+        (await bytesBelow(stored)) === 0 ? true : undefined,
+      );
+    },
+  );
 });
 
 describe('R66 a bomb', () => {

@@ -46,6 +46,37 @@ describe('a function in Python', () => {
     });
   });
 
+  test.each(['9007199254740993', '2512292042121000001', '-9007199254740993'])(
+    'R61: never gets the integer %s rounded',
+    async (digits) => {
+      await register(
+        python('echo_id', 'def echo_id(id):\n    print(id)\n', {
+          input_schema: { type: 'object', properties: { id: { type: 'integer' } }, required: ['id'] },
+        }),
+      );
+      const headers = { authorization: `Bearer ${stack().api.token}`, 'content-type': 'application/json' };
+      const post = async (path: string, body: string) => {
+        const answer = await fetch(`${stack().api.url}${session().path}${path}`, {
+          method: 'POST',
+          headers,
+          body,
+        });
+        return { status: answer.status, text: await answer.text() };
+      };
+      const refused = await post('/execute', `{"tool_name":"echo_id","arguments":{"id":${digits}}}`);
+      expect(refused.status).toBe(400);
+      expect(refused.text).toContain('as strings');
+      const calls = [
+        { id: 'c1', type: 'function', function: { name: 'echo_id', arguments: `{"id":${digits}}` } },
+      ];
+      const told = await post('/tool_calls', JSON.stringify({ tool_calls: calls }));
+      expect(told.text).toContain('as strings');
+      expect(await call('echo_id', { id: Number.MAX_SAFE_INTEGER })).toMatchObject({
+        stdout: '9007199254740991\n',
+      });
+    },
+  );
+
   test('neither sees nor leaves variables of the session', async () => {
     await session().py('secret = 41');
     await register(

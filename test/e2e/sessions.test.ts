@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { isTerminal } from '../../shared/lifecycle.ts';
 import { MAX_QUEUED_EXECUTIONS } from '../../shared/limits.ts';
+import { SessionSchema } from '../../shared/session.ts';
 import { Refused } from './client.ts';
 import { collected, type SeenEvent } from './event-stream.ts';
 import { processesOfSandbox } from './leftovers.ts';
@@ -202,6 +203,41 @@ describe('R37 a request that is sent again', () => {
     const refusal = await refusalOf(stack().api.open({ idle_timeout_s: 77 }, headers));
     expect(refusal.problem.code).toBe('idempotency_conflict');
     await later.delete();
+  });
+});
+
+describe.concurrent('R46 the idle time of a session', () => {
+  const idle = { idle_timeout_s: 5 };
+
+  test('R46 counts from the end of what ran, and then nothing of it is left', async () => {
+    const own = await stack().open(idle);
+    const { sandbox_id: sandboxId } = await own.describe();
+    expect((await own.sh('sleep 12; echo fin', { timeoutMs: 30_000 })).stdout).toBe('fin\n');
+    await pause(3_000);
+    expect((await own.sh('echo here')).stdout).toBe('here\n');
+    await pause(9_000);
+    const refused = await refusalOf(own.sh('echo x'));
+    expect([404, 410]).toContain(refused.status);
+    await until('nothing of the sandbox is left', 10_000, async () =>
+      (await processesOfSandbox(stack().stack.stateDir, sandboxId ?? '')).length === 0 ? true : undefined,
+    );
+  });
+
+  test('R46 does not count a pause, and a reader does not shorten it', async () => {
+    const own = await stack().open(idle);
+    const first = await own.sh('echo first');
+    const readers = await Promise.all([own.events(first.execution_id), own.events(first.execution_id)]);
+    for (const reader of readers)
+      for await (const { event } of reader) expect(event.event).toBeTypeOf('string');
+    const states = [];
+    for (const act of ['pause', 'resume']) {
+      const answer = await own.api.json(SessionSchema, 'POST', `${own.path}/${act}`);
+      states.push(answer.value.state);
+      if (act === 'pause') await pause(12_000);
+    }
+    expect(states).toEqual(['paused', 'running']);
+    expect((await own.sh('echo back')).stdout).toBe('back\n');
+    await own.delete();
   });
 });
 
