@@ -135,6 +135,15 @@ export const StreamEventSchema = z.discriminatedUnion('event', [
   }),
   z.object({ event: z.literal('gap'), stream: StreamNameSchema, from: z.int(), to: z.int() }),
   z.object({ event: z.enum(['paused', 'resumed']), at: z.iso.datetime() }),
+  /** Nothing of the call runs before somebody approves it; told again to each reader. */
+  z.object({ event: z.literal('waiting'), approval: ApprovalSchema }),
+  /** What the MCP server that runs the call says of it meanwhile; not kept. */
+  z.object({
+    event: z.literal('progress'),
+    progress: z.number(),
+    total: z.number().nullable(),
+    message: z.string().nullable(),
+  }),
   /** A call of a program that whoever began it executes, and answers at `…/tool_results`. */
   z.object({
     event: z.literal('tool_call'),

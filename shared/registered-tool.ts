@@ -20,6 +20,8 @@ const RESERVED = [
   'call_tool',
   'run_program',
   'answer_program',
+  'list_approvals',
+  'decide_approval',
 ];
 
 /** Patterns with classes of Unicode are not part of the schemas: their readers may not know the mode that they need. */

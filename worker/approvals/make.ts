@@ -12,11 +12,11 @@ import { type ResolvedCall, resolveCall } from '../tools/resolve-call.ts';
 
 type Call = { tool_name: string; arguments: Record<string, unknown>; timeout_ms: number };
 
-/** Resolves when it is in its session's hands, or at its end where it was made here. */
+/** Resolves when it is in its session's hands, or at its end where it was made here. `onTaken`: it is in its session. */
 export async function makeApproved(
   call: WaitingCall,
   executionId: string,
-  { env, configuration }: { env: Env; configuration: Configuration },
+  { env, configuration, onTaken }: { env: Env; configuration: Configuration; onTaken: () => void },
 ): Promise<Outcome<null>> {
   const { caller, sessionId } = call;
   const admitted = await admittedStill(env, call);
@@ -31,7 +31,9 @@ export async function makeApproved(
     const { calledAs } = resolved.value;
     const input = { caller, body, calledAs, idempotency: null, requestId: call.requestId, executionId };
     const accepted = await session((stub) => stub.accept({ ...input, admittedMs: Date.now() }), UNSAFE);
-    return accepted.ok ? success(null) : accepted;
+    if (!accepted.ok) return accepted;
+    onTaken();
+    return success(null);
   }
   const ids = { sessionId, executionId };
   const edgeCall = {
@@ -41,6 +43,7 @@ export async function makeApproved(
   };
   const begun = await session((stub) => stub.beginEdgeCall(caller, edgeCall), UNSAFE);
   if (!begun.ok) return begun;
+  onTaken();
   const execution = finish(await performance.run(ids, new AbortController().signal));
   await session((stub) => stub.endEdgeCall(caller, execution), UNSAFE);
   return success(null);

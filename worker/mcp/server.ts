@@ -16,6 +16,7 @@ import type { ToolDefinition } from '../tools/definition.ts';
 import { hasToolScope, mayUse } from '../tools/policy.ts';
 import { definitionOf } from '../tools/registered.ts';
 import { storedTools } from '../tools/resolve-call.ts';
+import { APPROVAL_TOOLS_SCOPE, approvalTools } from './approval-tools.ts';
 import type { CallCancellation, CancellableCall } from './cancellation.ts';
 import { discoveryTools } from './discovery-tools.ts';
 import { executeTool } from './execute-tools.ts';
@@ -83,6 +84,7 @@ async function toolsAtHand({ principal }: Exchange<'tenant'>): Promise<McpServer
   return [
     ...(mayCreate ? sessionTools : []),
     ...(mayCall ? discoveryTools : []),
+    ...(principal.scopes.has(APPROVAL_TOOLS_SCOPE) ? approvalTools : []),
     ...(mayRunPrograms ? programTools : []),
     ...executing,
   ].toSorted((a, b) => (a.listed.name < b.listed.name ? -1 : 1));

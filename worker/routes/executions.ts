@@ -18,13 +18,15 @@ import {
   type RequestBody,
 } from '../middleware/body.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { callEvents } from './call-events.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
 import { TOOL_SCOPES } from './execute.ts';
+import { executionPage } from './execution-list.ts';
 import { approvalCalls, SAFE, UNSAFE } from './object-calls.ts';
 import { executionIdOf, notFound, ownSession } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute } from './route.ts';
-import { EVENT_STREAM_MEDIA_TYPE, streamEvents } from './session-stream.ts';
+import { EVENT_STREAM_MEDIA_TYPE, openEvents } from './session-stream.ts';
 
 const EncodingQuery = z
   .enum(['utf-8', 'base64'])
@@ -41,7 +43,7 @@ const listExecutions = defineRoute({
   path: '/v1/sessions/{session_id}/executions',
   operationId: 'listExecutions',
   summary:
-    'The executions of a session, newest first, without what they wrote or gave: `stdout`, `stderr` and `results` are empty, `value` and `structured` null',
+    'The executions of a session, also those that wait for an approval, newest first, without what they wrote or gave: `stdout`, `stderr` and `results` are empty, `value` and `structured` null',
   access: { kind: 'tenant', scopes: ['sessions:read'] },
   query: z.strictObject({
     limit: z.coerce.number().int().min(1).max(100).default(20).describe('Executions in one answer.'),
@@ -53,7 +55,7 @@ const listExecutions = defineRoute({
   handle: async (exchange, { params, query }) => {
     const session = await ownSession(exchange, params.session_id);
     const page = { limit: query.limit, cursor: query.cursor, inner: query.inner === 'true' };
-    return reply(200, unwrap(await session.call((stub) => stub.listExecutions(session.caller, page), SAFE)));
+    return reply(200, await executionPage(exchange, session, page));
   },
 });
 
@@ -117,7 +119,12 @@ const streamExecution = defineRoute({
       executionId,
     );
     const subprotocol = wantsSocket(headers) ? eventsSubprotocolOf(headers) : undefined;
-    const stream = await streamEvents(session, { executionId, encoding: query.encoding, lastEventId });
+    const wanted = { executionId, encoding: query.encoding, lastEventId };
+    const ran = await openEvents(session, wanted);
+    const elsewhere =
+      ran.ok || ran.code !== 'not_found' ? undefined : await callEvents(exchange, session, wanted);
+    // Where neither has it, the session's own answer is given: that of a session of others is the same.
+    const stream = elsewhere ?? unwrap(ran);
     if (!wantsSocket(headers)) return stream;
     return eventSocketResponse(stream, { subprotocol, isLast: isEnd });
   },

@@ -24,14 +24,19 @@ export async function streamEvents(
   session: OwnSession,
   about: { executionId: string; encoding: 'utf-8' | 'base64'; lastEventId: string | null },
 ): Promise<Response> {
+  return unwrap(await openEvents(session, about));
+}
+
+export function openEvents(
+  session: OwnSession,
+  about: { executionId: string; encoding: 'utf-8' | 'base64'; lastEventId: string | null },
+): Promise<Outcome<Response>> {
   const path = `${INTERNAL_PATHS.events}${about.executionId}/events?encoding=${about.encoding}`;
-  return unwrap(
-    await openStream(session, { safe: true }, () => {
-      const headers = new Headers({ [INTERNAL_HEADERS.caller]: asciiJson(session.caller) });
-      if (about.lastEventId !== null) headers.set(INTERNAL_HEADERS.lastEventId, about.lastEventId);
-      return new Request(`${INTERNAL_ORIGIN}${path}`, { headers });
-    }),
-  );
+  return openStream(session, { safe: true }, () => {
+    const headers = new Headers({ [INTERNAL_HEADERS.caller]: asciiJson(session.caller) });
+    if (about.lastEventId !== null) headers.set(INTERNAL_HEADERS.lastEventId, about.lastEventId);
+    return new Request(`${INTERNAL_ORIGIN}${path}`, { headers });
+  });
 }
 
 function openStream(

@@ -1,14 +1,22 @@
 import { runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import * as z from 'zod';
 import { ApprovalListSchema } from '../../../shared/approval.ts';
 import { type Execution, ExecutionSchema } from '../../../shared/execution.ts';
 import { SessionSchema } from '../../../shared/session.ts';
+import { ExecutionListSchema } from '../../../worker/routes/executions.ts';
 import type { HostDouble, Script } from '../../fixtures/host-double/host-double.ts';
 import { ALL_SCOPES, tokenOf } from '../fixture-issuer.ts';
-import { api, problemIn } from '../harness/api.ts';
+import { api, problemIn, request } from '../harness/api.ts';
+import { EventReader, type ReadEvent } from '../harness/event-reader.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { call, rpc } from '../mcp/rpc.ts';
+
+const CallResultSchema = z.looseObject({
+  structuredContent: z.unknown().optional(),
+  isError: z.boolean().optional(),
+});
 
 let host: HostDouble;
 let sessionId: string;
@@ -186,6 +194,111 @@ describe('a call of a tool that needs an approval', () => {
       'approval_decided',
     );
     expect(ran).toEqual([]);
+  });
+
+  test('is in the list of its session, whatever became of it, and page by page', async () => {
+    const denied = await ask('add', { a: 1, b: 2 });
+    await decide(denied.execution_id, { decision: 'deny' });
+    const made = await ask('add', { a: 1, b: 2 });
+    await decide(made.execution_id, { decision: 'approve' });
+    await ended(made.execution_id);
+    vi.spyOn(globalThis, 'fetch').mockImplementation(async () => Response.json({ done: true }));
+    const atEdge = await ask('ask', { q: 'x' });
+    await decide(atEdge.execution_id, { decision: 'approve' });
+    await ended(atEdge.execution_id);
+    const waiting = await ask('add', { a: 1, b: 2 });
+    const expected = [
+      [waiting.execution_id, 'waiting'],
+      [atEdge.execution_id, 'succeeded'],
+      [made.execution_id, 'succeeded'],
+      [denied.execution_id, 'refused'],
+    ];
+    for (const limit of [1, 2, 3, 100]) {
+      const listed: [string, string][] = [];
+      for (let cursor: string | null = ''; cursor !== null; ) {
+        const query: string = `limit=${limit}${cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`}`;
+        const page = await api('GET', `/v1/sessions/${sessionId}/executions?${query}`, {
+          token: await tokenFor('alice'),
+        });
+        const { executions, next_cursor } = ExecutionListSchema.parse(page.json);
+        expect(executions.length).toBeLessThanOrEqual(limit);
+        for (const { execution_id, status, structured } of executions) {
+          listed.push([execution_id, status]);
+          expect(structured).toBeNull();
+        }
+        cursor = next_cursor;
+      }
+      expect(new Set(listed.map(([id]) => id)).size).toBe(listed.length);
+      const own = new Set(expected.map(([id]) => id));
+      expect(listed.filter(([id]) => own.has(id))).toEqual(expected);
+    }
+    const wrong = await api('GET', `/v1/sessions/${sessionId}/executions?cursor=x~y`, {
+      token: await tokenFor('alice'),
+    });
+    expect(problemIn(wrong).violations?.[0]?.path).toBe('query.cursor');
+    const path = `/v1/sessions/${sessionId}/executions?cursor=end~`;
+    const others = await api('GET', path, { token: await tokenFor('bob') });
+    expect(problemIn(others).code).toBe('not_found');
+    await decide(waiting.execution_id, { decision: 'deny' });
+  });
+
+  test('has events from the beginning: it waits, then it is the stream of what runs', async () => {
+    const stream = async (executionId: string, lastEventId?: string, sub = 'alice') => {
+      const headers = new Headers(lastEventId === undefined ? [] : [['Last-Event-ID', lastEventId]]);
+      const path = `/v1/sessions/${sessionId}/executions/${executionId}/events`;
+      return request('GET', path, { token: await tokenFor(sub), headers });
+    };
+    const kinds = (events: readonly ReadEvent[]) => events.map(({ data }) => data.event);
+    const waiting = await ask('add', { a: 1, b: 2 });
+    expect((await stream(waiting.execution_id, undefined, 'bob')).status).toBe(404);
+    const reader = new EventReader(await stream(waiting.execution_id));
+    const first = await reader.next();
+    expect(first?.data).toMatchObject({ event: 'waiting', approval: { status: 'waiting' } });
+    await decide(waiting.execution_id, { decision: 'approve' });
+    const seen = kinds(await reader.toEnd()).filter((kind) => kind !== 'waiting');
+    expect(seen).toEqual(['started', 'end']);
+    expect(reader.events.at(-1)?.data).toMatchObject({
+      execution: { status: 'succeeded', structured: { sum: 3 } },
+    });
+    const again = new EventReader(await stream(waiting.execution_id, first?.id));
+    expect(kinds(await again.toEnd())).toEqual(['started', 'end']);
+
+    const denied = await ask('add', { a: 1, b: 2 });
+    const refused = new EventReader(await stream(denied.execution_id));
+    await refused.next();
+    await decide(denied.execution_id, { decision: 'deny', reason: 'no' });
+    const end = await refused.until(({ data }) => data.event === 'end');
+    expect(end.data).toMatchObject({ execution: { status: 'refused', error: { message: 'no' } } });
+
+    vi.spyOn(globalThis, 'fetch').mockImplementation(async () => new Response('a\nb'));
+    const atEdge = await ask('ask', { q: 'x' });
+    await decide(atEdge.execution_id, { decision: 'approve' });
+    await ended(atEdge.execution_id);
+    const whole = await new EventReader(await stream(atEdge.execution_id)).toEnd();
+    expect(kinds(whole)).toEqual(['started', 'stdout', 'end']);
+    const rest = new EventReader(await stream(atEdge.execution_id, whole[1]?.id));
+    expect(kinds(await rest.toEnd())).toEqual(['end']);
+  });
+
+  test('is listed and decided over MCP by who may approve', async () => {
+    const waiting = await ask('add', { a: 1, b: 2 });
+    const approve = async (sub: string, name: string, args: Record<string, unknown>) => {
+      const token = await tokenFor(sub, 'tools:approve');
+      return CallResultSchema.parse((await rpc(call(1, name, args), { token })).messages[0]?.result);
+    };
+    const listed = await approve('bob', 'list_approvals', {});
+    expect(listed.structuredContent).toMatchObject({
+      approvals: [{ execution_id: waiting.execution_id, tool_name: 'add', requested_by: 'alice' }],
+    });
+    const decision = { execution_id: waiting.execution_id, decision: 'approve' };
+    const own = await approve('alice', 'decide_approval', decision);
+    expect(own).toMatchObject({ isError: true });
+    const decided = await approve('bob', 'decide_approval', decision);
+    expect(decided.structuredContent).toMatchObject({ approval: { status: 'approved', decided_by: 'bob' } });
+    expect(await ended(waiting.execution_id)).toMatchObject({ status: 'succeeded' });
+    const unable = await tokenFor('bob', 'tools:python');
+    const refused = await rpc(call(1, 'list_approvals', {}), { token: unable });
+    expect(refused.messages[0]?.error?.message).toContain('no tool "list_approvals"');
   });
 
   test('is not made where the tool is another one by then, or its caller’s right to it is gone', async () => {

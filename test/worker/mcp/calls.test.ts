@@ -14,6 +14,8 @@ const TOOL_NAMES = [
   'run_program',
   'call_tool',
   'create_session',
+  'decide_approval',
+  'list_approvals',
   'delete_session',
   'search_tools',
   ...ToolNameSchema.options,

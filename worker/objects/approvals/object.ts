@@ -15,11 +15,13 @@ import { utf8 } from '../../../shared/encoding.ts';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { Execution } from '../../../shared/execution.ts';
 import { newId } from '../../../shared/ids.ts';
+import { isTerminal } from '../../../shared/lifecycle.ts';
 import { makeApproved } from '../../approvals/make.ts';
 import { configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { SAFE, sessionCalls } from '../../routes/object-calls.ts';
 import type { Caller } from '../caller.ts';
+import { ChangeWaits } from '../change-waits.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
 import type { ApprovalsPort, AskInput, WaitingCall } from './port.ts';
 import { type ApprovalRow, ApprovalStore } from './store.ts';
@@ -30,6 +32,7 @@ const TELL_AGAIN_MS = 10_000;
 
 export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort {
   readonly #store: ApprovalStore;
+  readonly #waits = new ChangeWaits();
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -83,6 +86,30 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
     this.#store.expire(Date.now());
     const row = this.#own(caller, place);
     return row === undefined ? NOT_FOUND : success(viewOf(row, Date.now()));
+  }
+
+  async settled(
+    caller: Caller,
+    place: { sessionId: string; executionId: string },
+    waitMs: number,
+  ): Promise<Outcome<Execution>> {
+    const found = await this.find(caller, place);
+    if (!found.ok || isTerminal(found.value.status)) return found;
+    const row = this.#store.byId(place.executionId);
+    if (row?.status === 'approved' && row.isMade) return found;
+    await this.#waits.wait(place.executionId, waitMs);
+    return this.find(caller, place);
+  }
+
+  async ofSession(
+    { subject }: Caller,
+    sessionId: string,
+    page: Parameters<ApprovalsPort['ofSession']>[2],
+  ): Promise<Outcome<Execution[]>> {
+    const nowMs = Date.now();
+    this.#store.expire(nowMs);
+    const rows = this.#store.ofSession({ sessionId, subject }, page);
+    return success(rows.map((row) => viewOf(row, nowMs)));
   }
 
   async cancel(
@@ -154,8 +181,14 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
   async #make({ executionId, call }: ApprovalRow): Promise<void> {
     try {
       const configuration = await configurationOf(this.env);
-      const made = await makeApproved(call, executionId, { env: this.env, configuration });
-      if (!made.ok) this.#store.refuse(executionId, `${made.code}: ${made.detail}`);
+      const onTaken = () => {
+        this.#store.made(executionId);
+        this.#waits.changed(executionId);
+      };
+      const made = await makeApproved(call, executionId, { env: this.env, configuration, onTaken });
+      if (made.ok) return;
+      this.#store.refuse(executionId, `${made.code}: ${made.detail}`);
+      this.#waits.changed(executionId);
     } catch (error: unknown) {
       // It may have begun: what became of it is seen in its session, or not at all.
       logWarning('approved_call_lost', { execution_id: executionId, detail: messageOf(error) });
@@ -166,7 +199,14 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
     executionId: string,
     { status, by, reason }: { status: ApprovalStatus; by: string; reason: string | null },
   ): boolean {
-    return this.#store.decide(executionId, { status, decidedAtMs: Date.now(), decidedBy: by, reason });
+    const isDecided = this.#store.decide(executionId, {
+      status,
+      decidedAtMs: Date.now(),
+      decidedBy: by,
+      reason,
+    });
+    this.#waits.changed(executionId);
+    return isDecided;
   }
 
   #own(

@@ -36,6 +36,18 @@ export interface ApprovalsPort {
   ask(input: AskInput): Promise<Outcome<Execution>>;
   /** The call as its caller sees it, as long as it is not in its session. */
   find(caller: Caller, place: { sessionId: string; executionId: string }): Promise<Outcome<Execution>>;
+  /** The same: at once where it has ended or is in its session, else at the next change, or after that time. */
+  settled(
+    caller: Caller,
+    place: { sessionId: string; executionId: string },
+    waitMs: number,
+  ): Promise<Outcome<Execution>>;
+  /** The caller's calls in a session that are not in the session itself, the newest first, behind one of them. */
+  ofSession(
+    caller: Caller,
+    sessionId: string,
+    page: { after: { atMs: number; executionId: string } | null; limit: number },
+  ): Promise<Outcome<Execution[]>>;
   /** By who made it. */
   cancel(
     caller: Caller,

@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS approval (
 CREATE INDEX IF NOT EXISTS approval_by_status ON approval (status, expiresAtMs);
 CREATE INDEX IF NOT EXISTS approval_by_fingerprint ON approval (fingerprint);
 CREATE UNIQUE INDEX IF NOT EXISTS approval_by_key ON approval (idempotencyKey);
+CREATE INDEX IF NOT EXISTS approval_by_session ON approval (json_extract(call, '$.sessionId'), requestedAtMs);
 `;
 
 const CallSchema: z.ZodType<WaitingCall> = z.object({
@@ -58,6 +59,8 @@ const RowSchema = z.object({
   reason: z.string().nullable(),
   /** Why it was not made although it was approved. */
   refusal: z.string().nullable(),
+  /** Of an approved one: it is in its session. */
+  isMade: z.number().transform((flag) => flag === 1),
 });
 export type ApprovalRow = z.infer<typeof RowSchema>;
 
@@ -68,12 +71,16 @@ export class ApprovalStore {
     this.#sql = storage.sql;
     this.#sql.exec(SCHEMA);
     ensureColumn(this.#sql, 'approval', { name: 'isTold', type: 'INTEGER NOT NULL DEFAULT 0' });
+    // Of those of a former version nothing else is known: what was approved is in its session, or never came there.
+    ensureColumn(this.#sql, 'approval', { name: 'isMade', type: 'INTEGER NOT NULL DEFAULT 1' });
   }
 
-  insert(row: Omit<ApprovalRow, 'isClaimed' | 'decidedAtMs' | 'decidedBy' | 'reason' | 'refusal'>): void {
+  insert(
+    row: Omit<ApprovalRow, 'isClaimed' | 'isMade' | 'decidedAtMs' | 'decidedBy' | 'reason' | 'refusal'>,
+  ): void {
     this.#sql.exec(
       `INSERT INTO approval (executionId, status, call, fingerprint, idempotencyKey, idempotencyFingerprint,
-         requestedAtMs, expiresAtMs) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+         requestedAtMs, expiresAtMs, isMade) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)`,
       row.executionId,
       row.status,
       JSON.stringify(row.call),
@@ -105,6 +112,34 @@ export class ApprovalStore {
 
   refuse(executionId: string, refusal: string): void {
     this.#sql.exec('UPDATE approval SET refusal = ? WHERE executionId = ?', refusal, executionId);
+  }
+
+  made(executionId: string): void {
+    this.#sql.exec('UPDATE approval SET isMade = 1 WHERE executionId = ?', executionId);
+  }
+
+  /** Those of a caller in a session that are not in the session itself, the newest first, behind one of them. */
+  ofSession(
+    { sessionId, subject }: { sessionId: string; subject: string },
+    { after, limit }: { after: { atMs: number; executionId: string } | null; limit: number },
+  ): ApprovalRow[] {
+    const atMs = after?.atMs ?? Number.MAX_SAFE_INTEGER;
+    return this.#sql
+      .exec(
+        `SELECT * FROM approval
+         WHERE json_extract(call, '$.sessionId') = ? AND json_extract(call, '$.caller.subject') = ? 
+           AND NOT (status = 'approved' AND isMade = 1 AND refusal IS NULL) AND json_extract(call, '$.madeBy') IS NOT 'session'
+           AND (requestedAtMs < ? OR (requestedAtMs = ? AND executionId < ?))
+         ORDER BY requestedAtMs DESC, executionId DESC LIMIT ?`,
+        sessionId,
+        subject,
+        atMs,
+        atMs,
+        after?.executionId ?? '',
+        limit,
+      )
+      .toArray()
+      .map((row) => RowSchema.parse(row));
   }
 
   claim(executionId: string): void {

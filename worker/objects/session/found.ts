@@ -1,6 +1,7 @@
 /** What ran in a session, whoever ran it: executions of hosts, calls that the edge made, and those of programs. */
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { Execution } from '../../../shared/execution.ts';
+import { isTerminal } from '../../../shared/lifecycle.ts';
 import type { Caller } from '../caller.ts';
 import { find } from './calls.ts';
 import { notFound } from './creation.ts';
@@ -21,6 +22,22 @@ export function getExecution(
   const execution =
     runtime.edgeCalls.find(executionId, Date.now()) ?? runtime.programs.records.find(executionId);
   return execution === undefined ? failure('not_found', 'no such execution') : success(execution);
+}
+
+/** Calls of programs are looked at again; of those at the edge the end is told. */
+const LOOK_MS = 1_000;
+
+/** Resolves when the call has ended, or after that time with how it stands. */
+export async function waitCall(
+  runtime: SessionRuntime,
+  caller: Caller,
+  { executionId, waitMs }: { executionId: string; waitMs: number },
+): Promise<Outcome<Execution>> {
+  const found = getExecution(runtime, caller, { executionId });
+  if (!found.ok || isTerminal(found.value.status) || waitMs === 0) return found;
+  const isAtEdge = runtime.edgeCalls.find(executionId, Date.now()) !== undefined;
+  await runtime.edgeCalls.wait(executionId, isAtEdge ? waitMs : Math.min(waitMs, LOOK_MS));
+  return getExecution(runtime, caller, { executionId });
 }
 
 /**

@@ -27,7 +27,7 @@ import { createSession, formerCreate, notFound, recordInTenant, viewOf } from '.
 import { leaveHost } from './draining.ts';
 import type { EdgeCall } from './edge-calls/edge-calls.ts';
 import { confirmGone, endSession, loseHost, resumeEnding } from './ending.ts';
-import { getExecution, list } from './found.ts';
+import { getExecution, list, waitCall } from './found.ts';
 import { readCaller, readEventsPath, readExecuteInput } from './internal-request.ts';
 import { migrateSession } from './migration.ts';
 import {
@@ -172,6 +172,10 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   async endEdgeCall(caller: Caller, execution: Execution): Promise<Outcome<Envelope | null>> {
     if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
     return success(await this.#parts.edgeCalls.end(execution));
+  }
+
+  async waitCall(caller: Caller, executionId: string, waitMs: number): Promise<Outcome<Execution>> {
+    return waitCall(this.#parts, caller, { executionId, waitMs });
   }
 
   async listExecutions(caller: Caller, page: ExecutionQuery): Promise<Outcome<ExecutionPage>> {

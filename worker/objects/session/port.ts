@@ -128,6 +128,8 @@ export interface SessionPort {
   beginEdgeCall(caller: Caller, call: EdgeCall): Promise<Outcome<Execution | null>>;
   /** Gives its receipt. */
   endEdgeCall(caller: Caller, execution: Execution): Promise<Outcome<Envelope | null>>;
+  /** Of a call that no host runs: resolves at its end, or after that time with how it stands. */
+  waitCall(caller: Caller, executionId: string, waitMs: number): Promise<Outcome<Execution>>;
   listExecutions(caller: Caller, page: ExecutionQuery): Promise<Outcome<ExecutionPage>>;
   getExecution(
     caller: Caller,

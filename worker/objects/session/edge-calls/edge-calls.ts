@@ -9,6 +9,7 @@ import { isTerminal } from '../../../../shared/lifecycle.ts';
 import { TERMINAL_GRACE_MS } from '../../../../shared/limits.ts';
 import type { Idempotency } from '../../../middleware/idempotency.ts';
 import { givenBy, givenText } from '../../../tools/given.ts';
+import { ChangeWaits } from '../../change-waits.ts';
 import { digestOf, type EdgeReceipts } from '../edge-receipts/edge-receipts.ts';
 import type { MadeCall } from '../edge-receipts/made.ts';
 import { type EdgeCallRow, EdgeCallStore } from './store.ts';
@@ -27,6 +28,7 @@ export interface EdgeCall {
 export class EdgeCalls {
   readonly #store: EdgeCallStore;
   readonly #receipts: EdgeReceipts;
+  readonly #waits = new ChangeWaits();
 
   /** The session's own tables are there. */
   constructor(storage: DurableObjectStorage, receipts: EdgeReceipts) {
@@ -75,7 +77,14 @@ export class EdgeCalls {
       const about = { execution_id, parent: null, tool, performed_by: 'edge' as const, status };
       this.#receipts.add({ ...about, made, finishedAtMs, result });
     }
-    return (await this.#receipts.of(execution_id)) ?? null;
+    const receipt = (await this.#receipts.of(execution_id)) ?? null;
+    this.#waits.changed(execution_id);
+    return receipt;
+  }
+
+  /** Resolves when one that runs has ended, or after that time. */
+  wait(executionId: string, waitMs: number): Promise<void> {
+    return this.#waits.wait(executionId, waitMs);
   }
 
   #write(execution: Execution): void {
