@@ -42,7 +42,7 @@ try {
   const search = await measureSearch(places.cacheDir);
   console.log('');
   const parts = [files, roads, search, pool];
-  printTable([...calls, gateway, stream.line, ...suspension, ...parts.flatMap(({ lines }) => lines)]);
+  printTable([...calls, ...gateway, stream.line, ...suspension, ...parts.flatMap(({ lines }) => lines)]);
   for (const note of [...stream.notes, ...parts.flatMap(({ notes }) => notes)]) console.log(note);
 } finally {
   await api.close();

@@ -1,56 +1,84 @@
 /** The gateway alone: a whole execute with a host that answers at once, against a plain Hono route of the same Worker. */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { Installation } from '../host-agent/setup/setup.ts';
-import { startStack } from '../scripts/development/stack.ts';
 import type { Locations } from '../scripts/locations.ts';
-import { enrollDouble } from '../test/fixtures/host-double/host-double.ts';
-import { nodeCrypto, nodeTransport } from '../test/fixtures/host-double/node-transport.ts';
 import { Api } from './api.ts';
 import { compare } from './calls.ts';
+import { type GatewayStack, startGatewayStack } from './gateway-stack.ts';
+import { compareLiveSessions, createSessions } from './live-sessions.ts';
+import type { Seen, Target } from './load/plan.ts';
+import { runGroup } from './load/run-clients.ts';
+import { measureOverload } from './overload.ts';
 import { timeInRounds } from './rounds.ts';
 import type { Line } from './table.ts';
 
 const ROUNDS = 400;
 const WARM_UP_ROUNDS = 300;
+const CLIENTS = [1, 16, 64];
+const SPAN = { warmUpMs: 1_000, durationMs: 3_000 };
+const PLAIN: Target = { method: 'GET', path: '/healthz', body: null };
 
-export async function measureGateway(places: Locations, installation: Installation): Promise<Line> {
-  const stateDir = await mkdtemp(join(tmpdir(), 'sandgate-bench-gateway-'));
-  const stack = await startStack({
-    locations: { ...places, stateDir },
-    installation,
-    port: 0,
-    hostAgent: false,
-    bindings: { TENANT_REQUESTS_PER_MINUTE: '1000000' },
-  });
-  const transport = nodeTransport(stack.url, stack.keys.edge_origin);
-  // What is measured is the edge: its host, in this process, takes as little of the machine as it can.
-  const host = await enrollDouble(transport, await stack.operator.createEnrollmentToken(), {
-    crypto: nodeCrypto,
-    trustsGrants: true,
-  });
-  const api = new Api(stack.url, await stack.token());
+export async function measureGateway(places: Locations, installation: Installation): Promise<Line[]> {
+  const gateway = await startGatewayStack(places, installation);
+  const token = await gateway.stack.token();
+  const api = new Api(gateway.stack.url, token);
   try {
-    await host.connect();
-    const { session_id } = await api.createSession();
-    const [execute, plain] = await timeInRounds(
-      [
-        {
-          name: 'gateway alone, execute',
-          run: async () => {
-            await api.execute(session_id, 'python', { code: '1' });
-          },
-        },
-        { name: 'plain Hono route', run: () => api.plain() },
-      ],
-      { rounds: ROUNDS, warmUpRounds: WARM_UP_ROUNDS },
-    );
-    return compare(execute, plain, { atMost: 3 });
+    const { session_id: first } = await api.createSession();
+    const alone = await compareOneClient(api, first);
+    const live = await compareLiveSessions(gateway, { token, first, create: () => createSessions(api) });
+    const many = await compareClients(gateway, token, live.targets);
+    const overload = await measureOverload(gateway, { token, targets: live.targets, peak: many.peak });
+    return [alone, ...live.lines, ...many.lines, ...overload];
   } finally {
     await api.close();
-    host.close();
-    await stack.stop();
-    await rm(stateDir, { recursive: true, force: true });
+    await gateway.stop();
   }
+}
+
+async function compareOneClient(api: Api, sessionId: string): Promise<Line> {
+  const [execute, plain] = await timeInRounds(
+    [
+      {
+        name: 'gateway alone, execute',
+        run: async () => {
+          await api.execute(sessionId, 'python', { code: '1' });
+        },
+      },
+      { name: 'plain Hono route', run: () => api.plain() },
+    ],
+    { rounds: ROUNDS, warmUpRounds: WARM_UP_ROUNDS },
+  );
+  return compare(execute, plain, { atMost: 3 });
+}
+
+/** Each client has a session of its own. What one thread can do more of the one than of the other is no goal, but known. */
+async function compareClients(
+  { stack }: GatewayStack,
+  token: string,
+  sessions: readonly Target[],
+): Promise<{ lines: Line[]; peak: Seen }> {
+  const lines: Line[] = [];
+  let peak: Seen | undefined;
+  for (const clients of CLIENTS) {
+    const run = (name: string, targets: Target[]) =>
+      runGroup(
+        { url: stack.url, ...SPAN },
+        { name, token, targets, clients, perSecond: null, waitsAsTold: true },
+      );
+    const executed = await run('execute', sessions.slice(0, clients));
+    const plain = await run('plain', [PLAIN]);
+    if (peak === undefined || executed.okPerS > peak.okPerS) peak = executed;
+    lines.push({
+      what: `execute, ${clients} clients : plain Hono route`,
+      ours: described(executed),
+      against: described(plain),
+      ratio: (executed.p50Ms ?? Number.NaN) / (plain.p50Ms ?? Number.NaN),
+      goal: null,
+    });
+  }
+  if (peak === undefined) throw new Error('no client was measured');
+  return { lines, peak };
+}
+
+function described({ p50Ms, okPerS }: Seen): string {
+  return `p50 ${p50Ms?.toFixed(2) ?? '-'} ms, ${okPerS.toFixed(0)}/s`;
 }

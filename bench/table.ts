@@ -5,7 +5,8 @@ export interface Line {
   ours: string;
   against: string;
   ratio: number;
-  goal: { atMost: number } | { atLeast: number };
+  /** Null where it is only to be known. */
+  goal: { atMost: number } | { atLeast: number } | null;
 }
 
 export function printTable(lines: readonly Line[]): void {
@@ -14,8 +15,8 @@ export function printTable(lines: readonly Line[]): void {
     line.ours,
     line.against,
     line.ratio.toFixed(3),
-    'atMost' in line.goal ? `<= ${line.goal.atMost.toFixed(3)}` : `>= ${line.goal.atLeast.toFixed(3)}`,
-    meetsGoal(line) ? 'met' : 'MISSED',
+    goalText(line.goal),
+    verdict(line),
   ]);
   const header = ['what', 'ours', 'against', 'ratio', 'goal', ''];
   const widths = header.map((title, column) =>
@@ -31,6 +32,13 @@ export function printTable(lines: readonly Line[]): void {
   }
 }
 
-function meetsGoal({ ratio, goal }: Line): boolean {
-  return 'atMost' in goal ? ratio <= goal.atMost : ratio >= goal.atLeast;
+function goalText(goal: Line['goal']): string {
+  if (goal === null) return '';
+  return 'atMost' in goal ? `<= ${goal.atMost.toFixed(3)}` : `>= ${goal.atLeast.toFixed(3)}`;
+}
+
+function verdict({ ratio, goal }: Line): string {
+  if (goal === null) return '';
+  const isMet = 'atMost' in goal ? ratio <= goal.atMost : ratio >= goal.atLeast;
+  return isMet ? 'met' : 'MISSED';
 }

@@ -5,6 +5,8 @@ import type { RateState } from './admission.ts';
 export interface AppEnvironment {
   Bindings: Env;
   Variables: {
+    /** To be called when the request is answered, where its load is counted. */
+    answered?: () => void;
     requestId: string;
     /** Epoch milliseconds at which the request came in. */
     receivedMs: number;

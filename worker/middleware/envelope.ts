@@ -22,6 +22,7 @@ export const envelope: MiddlewareHandler<AppEnvironment> = async (c, next) => {
   c.set('requestId', requestId);
   c.set('receivedMs', Date.now());
   await next();
+  c.get('answered')?.();
   observe(c);
   // The router drops the body of an answer to HEAD; a stream must hear that nobody reads it.
   if (c.req.raw.method === 'HEAD') await c.res.body?.cancel();

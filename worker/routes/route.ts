@@ -6,6 +6,7 @@ import type { Scope } from '../../shared/scopes.ts';
 import { type Configuration, configurationOf } from '../configuration.ts';
 import type { Env } from '../env.ts';
 import type { OperatorPrincipal, TenantPrincipal } from '../identity/principal.ts';
+import { shedLoad } from '../load/shed-load.ts';
 import { Admission, type AdmittedCaller, type Lease } from '../middleware/admission.ts';
 import type { AppEnvironment } from '../middleware/app-environment.ts';
 import { audited } from '../middleware/audit.ts';
@@ -179,6 +180,11 @@ async function callerOf(
     needed,
   );
   if (principal.kind === 'tenant') {
+    // Before the body is read, a request of the tenant's rate is spent, or any object is asked.
+    c.set(
+      'answered',
+      shedLoad(principal, (promise) => c.executionCtx.waitUntil(promise)),
+    );
     c.set('tenant', principal.tenant);
     c.set('rate', admission.peek(principal, Date.now()));
   }

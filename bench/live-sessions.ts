@@ -1,0 +1,56 @@
+/** What a call costs while a thousand sessions are live, against what it costs while one is. */
+import type { Api } from './api.ts';
+import type { GatewayStack } from './gateway-stack.ts';
+import type { Target } from './load/plan.ts';
+import { runGroup } from './load/run-clients.ts';
+import type { Line } from './table.ts';
+
+export const LIVE_SESSIONS = 1_000;
+const AT_ONCE = 16;
+const SPAN = { warmUpMs: 1_000, durationMs: 3_000 };
+const BODY = JSON.stringify({ tool_name: 'python', arguments: { code: '1' } });
+
+export function executeIn(sessionId: string): Target {
+  return { method: 'POST', path: `/v1/sessions/${sessionId}/execute`, body: BODY };
+}
+
+/** All but the one that is there. */
+export async function createSessions(api: Api): Promise<string[]> {
+  const created: string[] = [];
+  while (created.length < LIVE_SESSIONS - 1) {
+    const count = Math.min(AT_ONCE, LIVE_SESSIONS - 1 - created.length);
+    const batch = await Promise.all(Array.from({ length: count }, () => api.createSession()));
+    created.push(...batch.map(({ session_id }) => session_id));
+  }
+  return created;
+}
+
+export async function compareLiveSessions(
+  { stack }: GatewayStack,
+  about: { token: string; first: string; create: () => Promise<string[]> },
+): Promise<{ lines: Line[]; targets: Target[] }> {
+  const first = executeIn(about.first);
+  const p50Ms = async (targets: Target[]): Promise<number> => {
+    const group = { name: 'execute', token: about.token, targets, perSecond: null, waitsAsTold: true };
+    const seen = await runGroup({ url: stack.url, ...SPAN }, { ...group, clients: 1, rotates: true });
+    return seen.p50Ms ?? Number.NaN;
+  };
+  const alone = await p50Ms([first]);
+  const targets = [first, ...(await about.create()).map(executeIn)];
+  const same = await p50Ms([first]);
+  const spread = await p50Ms(targets);
+  const line = (what: string, ours: number): Line => ({
+    what: `${what} : the only session`,
+    ours: `p50 ${ours.toFixed(2)} ms`,
+    against: `p50 ${alone.toFixed(2)} ms`,
+    ratio: ours / alone,
+    goal: { atMost: 1.2 },
+  });
+  return {
+    lines: [
+      line(`execute in one of ${LIVE_SESSIONS} live sessions`, same),
+      line(`execute in ${LIVE_SESSIONS} live sessions in turn`, spread),
+    ],
+    targets,
+  };
+}

@@ -1,0 +1,32 @@
+/** The overload protection of one isolate: asked once for each request whose caller is known, before anything is done for it. */
+import { failure } from '../../shared/errors.ts';
+import { Refusal } from '../middleware/refusal.ts';
+import { LoopLag } from './loop-lag.ts';
+import { Shedding } from './shedding.ts';
+import type { Asking } from './under-way.ts';
+
+/** Those who are refused at one moment do not come back at one moment. */
+const RETRY_AFTER_S = { least: 1, spread: 3 };
+
+const lag = new LoopLag();
+const shedding = new Shedding();
+
+/**
+ * Throws the refusal where this isolate has too much to do for what the caller asks on top. What it gives is called when
+ * the request is answered.
+ */
+export function shedLoad(caller: Asking, waitUntil: (promise: Promise<unknown>) => void): () => void {
+  const nowMs = performance.now();
+  lag.probe(nowMs, (delayMs) => {
+    const later = scheduler.wait(delayMs);
+    waitUntil(later);
+    return later;
+  });
+  const answered = shedding.admit(caller, nowMs, lag.at(nowMs));
+  if (answered !== undefined) return answered;
+  throw new Refusal(
+    failure('overloaded', 'this part of the edge has too much to do; nothing was done for the request', {
+      retry_after_s: RETRY_AFTER_S.least + Math.floor(Math.random() * RETRY_AFTER_S.spread),
+    }),
+  );
+}
