@@ -10,7 +10,7 @@ import { nodeCrypto, nodeTransport } from '../test/fixtures/host-double/node-tra
 
 const CAPACITY = 2_000;
 /** Its host is taken for dead otherwise. */
-const REPORT_INTERVAL_MS = 5_000;
+const BEAT_INTERVAL_MS = 5_000;
 
 export interface GatewayStack {
   stack: Stack;
@@ -37,14 +37,11 @@ export async function startGatewayStack(
     capacity: CAPACITY,
   });
   await host.connect();
-  const reporting = setInterval(() => {
-    const load = { sandboxes: host.sessions.size, capacity: { sandboxes: CAPACITY }, degraded: false };
-    host.sendControl({ type: 'load', ...load });
-  }, REPORT_INTERVAL_MS);
+  const beating = setInterval(() => host.beat(), BEAT_INTERVAL_MS);
   return {
     stack,
     stop: async () => {
-      clearInterval(reporting);
+      clearInterval(beating);
       host.close();
       await stack.stop();
       await rm(stateDir, { recursive: true, force: true });
