@@ -9,6 +9,7 @@ import type { HostPort } from './objects/host/port.ts';
 import type { McpCallsPort } from './objects/mcp-calls/port.ts';
 import type { ObjectNamespace } from './objects/namespace.ts';
 import type { PoolPort } from './objects/pool/port.ts';
+import type { ProofsPort } from './objects/proofs/port.ts';
 import type { RepairPort } from './objects/repair/port.ts';
 import type { SessionPort } from './objects/session/port.ts';
 import type { SnapshotsPort } from './objects/snapshots/port.ts';
@@ -35,6 +36,8 @@ export interface Env {
   SOURCE: ObjectNamespace<SourcePort>;
   APPROVALS: ObjectNamespace<ApprovalsPort>;
   AUDIT: ObjectNamespace<AuditPort>;
+  /** Used proofs of possession, by the thumbprint of their key. */
+  PROOFS: ObjectNamespace<ProofsPort>;
   REPAIR: ObjectNamespace<RepairPort>;
   /** Self-healing runs, on the same engine. */
   REPAIR_RUN: RunNamespace;

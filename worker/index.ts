@@ -8,6 +8,7 @@ export { CatalogueObject } from './objects/catalogue/object.ts';
 export { HostObject } from './objects/host/object.ts';
 export { McpCallsObject } from './objects/mcp-calls/object.ts';
 export { PoolObject } from './objects/pool/object.ts';
+export { ProofsObject } from './objects/proofs/object.ts';
 export { RepairObject } from './objects/repair/object.ts';
 export { SessionObject } from './objects/session/object.ts';
 export { SnapshotsObject } from './objects/snapshots/object.ts';

@@ -20,6 +20,7 @@ const DURABLE_OBJECTS = {
   APPROVALS: 'ApprovalsObject',
   AUDIT: 'AuditObject',
   REPAIR: 'RepairObject',
+  PROOFS: 'ProofsObject',
 };
 
 export type GatewayOptions = {

@@ -9,6 +9,7 @@ type ObjectBindings = Pick<
   | 'MCP_CALLS'
   | 'SNAPSHOT_INDEX'
   | 'APPROVALS'
+  | 'PROOFS'
   | 'SOURCE'
   | 'CATALOGUE'
   | 'ARTIFACTS'
@@ -26,6 +27,7 @@ declare namespace Cloudflare {
     CATALOGUE: WorkerEnv['CATALOGUE'] & DurableObjectNamespace;
     ARTIFACTS: WorkerEnv['ARTIFACTS'] & DurableObjectNamespace;
     APPROVALS: WorkerEnv['APPROVALS'] & DurableObjectNamespace;
+    PROOFS: WorkerEnv['PROOFS'] & DurableObjectNamespace;
     TEST_ISSUER_KEYS: string;
   }
   interface GlobalProps {

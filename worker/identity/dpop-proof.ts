@@ -5,7 +5,7 @@
 import { calculateJwkThumbprint, errors, importJWK, jwtVerify } from 'jose';
 import * as z from 'zod';
 import { fromBase64Url, toBase64Url, utf8 } from '../../shared/encoding.ts';
-import { type Failure, failure } from '../../shared/errors.ts';
+import { type Failure, failure, type Outcome } from '../../shared/errors.ts';
 import { MAX_CLOCK_SKEW_S } from '../../shared/limits.ts';
 import { parseStrictJson } from '../json/strict-json.ts';
 
@@ -61,9 +61,12 @@ export interface ProvenRequest {
   nowMs: number;
 }
 
+/** True for the first who brings the proof of this key with this id. Asked once all else holds. */
+export type TakeProof = (proof: { key: string; proofId: string }) => Promise<Outcome<boolean>>;
+
 /** Undefined where the proof holds. */
-export async function proofFault(request: ProvenRequest, used: UsedProofs): Promise<Failure | undefined> {
-  const { proof, nowMs } = request;
+export async function proofFault(request: ProvenRequest, take: TakeProof): Promise<Failure | undefined> {
+  const { proof } = request;
   if (proof === null || proof === '') return refuse('a DPoP header with one proof is needed');
   // Fetch joins several headers of a name with a comma, which no proof contains.
   if (proof.includes(',') || proof.length > MAX_PROOF_BYTES)
@@ -80,8 +83,9 @@ export async function proofFault(request: ProvenRequest, used: UsedProofs): Prom
   const about = await claimFault(claims, request);
   if (about !== undefined) return refuse(about);
   if (!(await verifies(proof, header))) return refuse('the signature of the proof does not verify');
-  const isFirst = used.take(`${request.boundTo} ${claims.jti}`, nowMs);
-  return isFirst ? undefined : refuse('the proof was used before');
+  const isFirst = await take({ key: request.boundTo, proofId: claims.jti });
+  if (!isFirst.ok) return isFirst;
+  return isFirst.value ? undefined : refuse('the proof was used before');
 }
 
 async function claimFault(
@@ -129,23 +133,4 @@ function jsonIn(part: string): unknown {
 
 function refuse(detail: string): Failure {
   return failure('unauthenticated', detail);
-}
-
-const REMEMBERED_MS = (MAX_PROOF_AGE_S + MAX_CLOCK_SKEW_S) * 1_000;
-const MAX_REMEMBERED = 20_000;
-
-/** Proofs that this isolate has seen and that would still be of this moment. */
-export class UsedProofs {
-  readonly #until = new Map<string, number>();
-
-  /** False for one that was taken before. */
-  take(id: string, nowMs: number): boolean {
-    for (const [known, untilMs] of this.#until) {
-      if (untilMs > nowMs && this.#until.size < MAX_REMEMBERED) break;
-      this.#until.delete(known);
-    }
-    if (this.#until.has(id)) return false;
-    this.#until.set(id, nowMs + REMEMBERED_MS);
-    return true;
-  }
 }

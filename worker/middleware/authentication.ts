@@ -4,7 +4,7 @@ import { utf8 } from '../../shared/encoding.ts';
 import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import type { Configuration } from '../configuration.ts';
 import { verifyAccessToken } from '../identity/access-token.ts';
-import { DPOP_ALGORITHMS, proofFault, UsedProofs } from '../identity/dpop-proof.ts';
+import { DPOP_ALGORITHMS, proofFault, type TakeProof } from '../identity/dpop-proof.ts';
 import type { Principal, TenantPrincipal } from '../identity/principal.ts';
 import { VerifiedTokens } from '../identity/verified-tokens.ts';
 import { Refusal } from './refusal.ts';
@@ -18,6 +18,9 @@ export interface Arrival {
   configuration: Configuration;
   nowMs: number;
   waitUntil: (promise: Promise<unknown>) => void;
+  /** Called once the token verifies, before a proof of its key is spent: what is refused here has cost nothing. */
+  onVerified: (principal: TenantPrincipal) => void;
+  takeProof: TakeProof;
 }
 
 /** `scopes` are those that the route asks for: a caller without a token learns what to ask a token for. */
@@ -35,6 +38,7 @@ export async function authenticate(arrival: Arrival, scopes: readonly string[]):
     return { kind: 'operator', actor: `operator:${operatorTokenSha256.slice(0, ACTOR_DIGITS)}` };
   }
   const principal = await verified(token, arrival, scopes);
+  arrival.onVerified(principal);
   await requirePossession(principal, { scheme, token, scopes }, arrival);
   return principal;
 }
@@ -64,13 +68,11 @@ async function verified(
   );
 }
 
-const usedProofs = new UsedProofs();
-
 /** A bound token needs a proof of its key; one that is not bound proves nothing by coming with one. */
 async function requirePossession(
   { boundTo = null }: TenantPrincipal,
   { scheme, token, scopes }: { scheme: Scheme; token: string; scopes: readonly string[] },
-  { request, configuration, nowMs }: Arrival,
+  { request, configuration, nowMs, takeProof }: Arrival,
 ): Promise<void> {
   if (scheme === 'bearer' && boundTo === null) return;
   const refuse = (why: Failure, error: string) =>
@@ -91,9 +93,10 @@ async function requirePossession(
       url: `${configuration.origin}${new URL(request.url).pathname}`,
       nowMs,
     },
-    usedProofs,
+    takeProof,
   );
-  if (fault !== undefined) throw refuse(fault, 'invalid_dpop_proof');
+  if (fault === undefined) return;
+  throw fault.code === 'unauthenticated' ? refuse(fault, 'invalid_dpop_proof') : new Refusal(fault);
 }
 
 /** Refuses with every missing scope at once. */

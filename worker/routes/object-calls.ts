@@ -9,6 +9,7 @@ import type { ArtifactsPort } from '../objects/artifacts/port.ts';
 import type { CataloguePort } from '../objects/catalogue/port.ts';
 import type { HostPort } from '../objects/host/port.ts';
 import type { PoolPort } from '../objects/pool/port.ts';
+import type { ProofsPort } from '../objects/proofs/port.ts';
 import type { RepairPort } from '../objects/repair/port.ts';
 import type { SessionPort } from '../objects/session/port.ts';
 import { sessionObjectName } from '../objects/session-name.ts';
@@ -33,6 +34,11 @@ export function sessionCalls(env: Env, tenant: string, sessionId: string): Objec
 
 export function tenantCalls(env: Env, tenant: string): ObjectCalls<TenantPort> {
   return (method, about) => callObject(() => method(env.TENANT.getByName(tenant)), about);
+}
+
+/** Only for keys that a verified token is bound to. */
+export function proofCalls(env: Env, key: string): ObjectCalls<ProofsPort> {
+  return (method, about) => callObject(() => method(env.PROOFS.getByName(key)), about);
 }
 
 export function workflowCalls(env: Env, tenant: string, workflowId: string): ObjectCalls<WorkflowPort> {

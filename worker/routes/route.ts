@@ -17,7 +17,7 @@ import { Refusal } from '../middleware/refusal.ts';
 import { bearerOfSubprotocol } from '../middleware/subprotocol.ts';
 import type { BarredCaller } from '../objects/tenant/bars/bars.ts';
 import { hasToolScope } from '../tools/policy.ts';
-import { SAFE, tenantCalls } from './object-calls.ts';
+import { proofCalls, SAFE, tenantCalls, UNSAFE } from './object-calls.ts';
 
 export type AccessKind = 'public' | 'tenant' | 'operator';
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
@@ -165,6 +165,7 @@ async function callerOf(
 ): Promise<TenantPrincipal | OperatorPrincipal | null> {
   if (access.kind === 'public') return null;
   const needed = [...(access.scopes ?? []), ...(access.anyScope ?? [])];
+  const waitUntil = (promise: Promise<unknown>) => c.executionCtx.waitUntil(promise);
   const principal = await authenticate(
     {
       authorization:
@@ -175,16 +176,15 @@ async function callerOf(
       request: c.req.raw,
       configuration,
       nowMs: Date.now(),
-      waitUntil: (promise) => c.executionCtx.waitUntil(promise),
+      waitUntil,
+      // Before the body is read, a request of the tenant's rate is spent, or any object is asked.
+      onVerified: (caller) => c.set('answered', shedLoad(caller, waitUntil)),
+      // Taken twice, a proof would be one that was used before: it is asked for once.
+      takeProof: ({ key, proofId }) => proofCalls(c.env, key)((stub) => stub.take(proofId), UNSAFE),
     },
     needed,
   );
   if (principal.kind === 'tenant') {
-    // Before the body is read, a request of the tenant's rate is spent, or any object is asked.
-    c.set(
-      'answered',
-      shedLoad(principal, (promise) => c.executionCtx.waitUntil(promise)),
-    );
     c.set('tenant', principal.tenant);
     c.set('rate', admission.peek(principal, Date.now()));
   }

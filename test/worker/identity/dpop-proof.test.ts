@@ -1,5 +1,10 @@
 /** A25: tokens that are bound to a key, and proofs of that key. */
-import { listDurableObjectIds } from 'cloudflare:test';
+import {
+  evictDurableObject,
+  listDurableObjectIds,
+  runDurableObjectAlarm,
+  runInDurableObject,
+} from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose';
 import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -110,6 +115,26 @@ describe('a token that is bound to a key', () => {
     expect((await ask(await proofOf({ by: thief, of, claims: same }), { of })).status).toBe(200);
   });
 
+  test('is taken by one of fifty who bring one proof at once, also when the object was lost between', async () => {
+    const at = Date.now();
+    const proof = await proofOf({ claims: { iat: nowS() + 20 } });
+    const answers = await Promise.all(Array.from({ length: 50 }, () => ask(proof)));
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
+    const used = env.PROOFS.get(env.PROOFS.idFromName(key.thumbprint));
+    await evictDurableObject(used);
+    expect(problemIn(await ask(proof)).detail).toBe('the proof was used before');
+    // To the end of its moment, which it has put off.
+    vi.useFakeTimers({ toFake: ['Date'], now: at + 79_000 });
+    await runDurableObjectAlarm(used);
+    expect(problemIn(await ask(proof)).detail).toBe('the proof was used before');
+    vi.useFakeTimers({ toFake: ['Date'], now: at + 300_000 });
+    await runDurableObjectAlarm(used);
+    await runInDurableObject(used, async (_object, state) => {
+      expect(state.storage.sql.exec('SELECT * FROM proof').toArray()).toEqual([]);
+      expect(await state.storage.getAlarm()).toBeNull();
+    });
+  });
+
   const REFUSED: Record<string, () => Promise<string | undefined>> = {
     'no proof': async () => undefined,
     'two proofs': async () => `${await proofOf()}, ${await proofOf()}`,
@@ -142,14 +167,18 @@ describe('a token that is bound to a key', () => {
   };
 
   test.each(Object.entries(REFUSED))('with %s is refused, and wakes nothing', async (_name, make) => {
-    const before = (await listDurableObjectIds(env.TENANT)).length;
+    const awake = async () => [
+      (await listDurableObjectIds(env.TENANT)).length,
+      (await listDurableObjectIds(env.PROOFS)).length,
+    ];
+    const before = await awake();
     const of = token;
     const answer = await ask(await make(), { of });
     expect(problemIn(answer)).toMatchObject({ status: 401, code: 'unauthenticated' });
     const challenge = answer.headers.get('WWW-Authenticate') ?? '';
     expect(challenge).toMatch(/^DPoP error="invalid_dpop_proof", error_description="/);
     expect(challenge).toContain('resource_metadata=');
-    expect((await listDurableObjectIds(env.TENANT)).length).toBe(before);
+    expect(await awake()).toEqual(before);
   });
 
   test('is refused with the proof of a moment ago once that is over', async () => {
