@@ -32,7 +32,7 @@ export function admit(admission: Admission): Outcome<null> {
       ? 'sandboxes'
       : room.memory_bytes < limits.memory_bytes
         ? 'memory'
-        : // A write that finds the disk of the host full kills a sandbox: its storage is a mapped file.
+        : // Storage is taken as it is written: with less room than was promised, a write fails that has the right to it.
           room.disk_bytes < limits.workspace_bytes + limits.tmp_bytes
           ? 'disk'
           : undefined;
