@@ -52,7 +52,11 @@ export const ProgramToolSchema = z.strictObject({
 });
 export type ProgramTool = z.infer<typeof ProgramToolSchema>;
 
-const ProgramPartSchema = z.strictObject({ tools: z.array(ProgramToolSchema).max(MAX_PROGRAM_TOOLS) });
+const ProgramPartSchema = z.strictObject({
+  tools: z.array(ProgramToolSchema).max(MAX_PROGRAM_TOOLS),
+  /** Found as `tools.arguments`; agents of former versions do not know it. */
+  arguments: z.record(z.string(), z.unknown()).optional(),
+});
 
 /** Payload of an `execute` grant of a program: the arguments of its kernel, and the tools that it finds. */
 export const PROGRAM_ARGUMENTS = {
@@ -132,6 +136,8 @@ export const ProgramLimitsSchema = z.strictObject({
 export type ProgramLimits = z.infer<typeof ProgramLimitsSchema>;
 
 export const ProgramLanguageSchema = z.enum(['python', 'javascript']);
+/** The tool whose kernel runs the language. */
+export const KERNELS = { python: 'python', javascript: 'node' } as const;
 
 /** Body of `POST /v1/sessions/{id}/programs`. */
 export const CreateProgramSchema = z.strictObject({
@@ -142,6 +148,10 @@ export const CreateProgramSchema = z.strictObject({
     .max(MAX_PROGRAM_TOOLS)
     .optional()
     .describe('Names of the tools that the program may call; without it all that the caller may call.'),
+  arguments: z
+    .record(z.string(), z.unknown())
+    .optional()
+    .describe('Data that the program finds as `tools.arguments`.'),
   limits: ProgramLimitsSchema.prefault({}),
   stream: z.boolean().default(false),
   detach: z.boolean().default(false),

@@ -87,7 +87,7 @@ const LABEL_PART = '[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?';
 const LabelKeySchema = z.string().regex(new RegExp(`^${LABEL_PART}$`));
 const LabelValueSchema = z.string().regex(new RegExp(`^(?:${LABEL_PART})?$`));
 /** Names with values by which sessions are found. */
-const LabelsSchema = z
+export const LabelsSchema = z
   .record(LabelKeySchema, LabelValueSchema)
   .refine((labels) => Object.keys(labels).length <= MAX_LABELS, { message: `at most ${MAX_LABELS} labels` });
 

@@ -1,10 +1,11 @@
 /** A workflow: a graph of tool calls over one or several sessions, and how it stands. */
 import * as z from 'zod';
+import { CreateProgramSchema } from './code-mode.ts';
 import { utf8 } from './encoding.ts';
 import { ExecutionIdSchema, SessionIdSchema, WorkflowIdSchema } from './ids.ts';
 import { ExecutionStatusSchema } from './lifecycle.ts';
 import { MAX_TIMEOUT_MS } from './limits.ts';
-import { CreateSessionSchema } from './session.ts';
+import { CreateSessionSchema, LabelsSchema } from './session.ts';
 
 export const MAX_WORKFLOW_TASKS = 64;
 /** Of all tasks together, if every list were as long and every call failed as often as it may. */
@@ -67,13 +68,17 @@ const RetriesSchema = z.strictObject({
   backoff: z.enum(['constant', 'exponential']).default('exponential'),
 });
 
-export const WorkflowTaskSchema = z.strictObject({
-  tool_name: z.string().min(1).max(128),
+const TaskProgramSchema = CreateProgramSchema.pick({ language: true, code: true, tools: true, limits: true });
+export type TaskProgram = z.infer<typeof TaskProgramSchema>;
+
+const TaskSchema = z.strictObject({
+  tool_name: z.string().min(1).max(128).optional().describe('The tool that it calls.'),
+  program: TaskProgramSchema.optional().describe('Or the program that it runs.'),
   arguments: z
     .record(z.string(), z.unknown())
     .default({})
     .describe(
-      'Arguments of the tool. `{"$from": task, "path": pointer}`, `{"$input": pointer}` and `{"$item": pointer}` anywhere in them stand for a value; `{"$join": [parts]}` for their text one behind the other; `{"$literal": x}` for x as it is.',
+      'Arguments of the tool, or what the program finds as `tools.arguments`. `{"$from": task, "path": pointer}`, `{"$input": pointer}` and `{"$item": pointer}` anywhere in them stand for a value; `{"$join": [parts]}` for their text one behind the other; `{"$literal": x}` for x as it is.',
     ),
   session: NameSchema.default('main').describe('Name of the session, of `sessions`.'),
   depends_on: z
@@ -94,6 +99,10 @@ export const WorkflowTaskSchema = z.strictObject({
   timeout_ms: z.int().min(1).max(MAX_TIMEOUT_MS).optional(),
   may_fail: z.boolean().default(false).describe('Its failure does not make the workflow fail.'),
 });
+export const WorkflowTaskSchema = TaskSchema.refine(
+  ({ tool_name, program }) => (tool_name === undefined) !== (program === undefined),
+  { message: 'one of tool_name and program', path: ['tool_name'] },
+);
 export type WorkflowTask = z.infer<typeof WorkflowTaskSchema>;
 
 const WorkflowSessionSchema = z.union([
@@ -106,6 +115,7 @@ export type WorkflowSession = z.infer<typeof WorkflowSessionSchema>;
 export const CreateWorkflowSchema = z
   .strictObject({
     name: z.string().min(1).max(128).optional(),
+    labels: LabelsSchema.default({}).describe('By which it is found in the list.'),
     input: z.json().default(null),
     sessions: z
       .record(NameSchema, WorkflowSessionSchema)
@@ -147,7 +157,9 @@ export const TaskCallSchema = z.object({
 export type TaskCall = z.infer<typeof TaskCallSchema>;
 
 export const TaskViewSchema = z.object({
+  /** Of a program the tool of its language. */
   tool_name: z.string(),
+  kind: z.enum(['tool', 'program']),
   status: TaskStatusSchema,
   /** Why it failed or was skipped. */
   reason: z.string().nullable(),
@@ -155,16 +167,28 @@ export const TaskViewSchema = z.object({
 });
 export type TaskView = z.infer<typeof TaskViewSchema>;
 
-export const WorkflowSchema = z.object({
+/** As lists have it. */
+export const WorkflowEntrySchema = z.object({
   workflow_id: WorkflowIdSchema,
   name: z.string().nullable(),
+  labels: z.record(z.string(), z.string()),
   status: WorkflowStatusSchema,
   reason: z.string().nullable(),
+  created_at: z.iso.datetime(),
+  finished_at: z.iso.datetime().nullable(),
+});
+export type WorkflowEntry = z.infer<typeof WorkflowEntrySchema>;
+
+export const WorkflowListSchema = z.object({
+  workflows: z.array(WorkflowEntrySchema),
+  next_cursor: z.string().nullable(),
+});
+export type WorkflowList = z.infer<typeof WorkflowListSchema>;
+
+export const WorkflowSchema = WorkflowEntrySchema.extend({
   /** Sessions by their name in the workflow, those that were made so far. */
   sessions: z.record(z.string(), SessionIdSchema),
   tasks: z.record(z.string(), TaskViewSchema),
-  created_at: z.iso.datetime(),
-  finished_at: z.iso.datetime().nullable(),
 });
 export type Workflow = z.infer<typeof WorkflowSchema>;
 

@@ -53,6 +53,8 @@ export interface KernelCell {
 
 export interface KernelProgram {
   readonly tools: readonly ProgramTool[];
+  /** What it finds as `tools.arguments`. */
+  readonly arguments?: Readonly<Record<string, unknown>> | undefined;
   readonly onCall: (call: Pick<KernelToolCall, 'call' | 'name' | 'arguments'>) => void;
   readonly onWaiting: (rests: boolean) => void;
 }
@@ -95,6 +97,12 @@ interface RunningCell {
   lastCall: number;
   /** What it said last of its waiting, if it waits. */
   rests: boolean | null;
+}
+
+function programPart(program: KernelProgram | undefined) {
+  if (program === undefined) return {};
+  const { tools, arguments: given } = program;
+  return given === undefined ? { tools } : { tools, arguments: given };
 }
 
 function stdinOf({ stdin, takesStdin }: RunningCell): 'none' | 'expected' | 'ready' {
@@ -221,7 +229,7 @@ export class Kernel {
       id,
       code: cell.code,
       stdin: cell.stdin === true,
-      ...(cell.program === undefined ? {} : { tools: cell.program.tools }),
+      ...programPart(cell.program),
     });
     if (request.length > MAX_WAITING_BYTES) return Promise.resolve(fail('limit', 'the code is too long'));
     const running: RunningCell = {

@@ -50,9 +50,11 @@ export async function requireUnbarred(
   env: Env,
   owner: BarredCaller & { tenant: string },
 ): Promise<RequestLease> {
-  const lease = unwrap(await tenantCalls(env, owner.tenant)((stub) => stub.leaseRequests(1), SAFE));
+  const { tenant, tokenId, subject, issuedAtMs, apiKeyId } = owner;
+  const about = { owner: { tokenId, subject, issuedAtMs, apiKeyId } };
+  const lease = unwrap(await tenantCalls(env, tenant)((stub) => stub.leaseRequests(1, about), SAFE));
   const { disabled, bars } = lease.standing;
-  if (disabled || (bars !== null && barOf(bars, owner) !== undefined)) {
+  if (disabled || lease.endsRights || (bars !== null && barOf(bars, owner) !== undefined)) {
     const detail = 'the tenant is disabled, or the token revoked';
     throw new Refusal({ ok: false, code: 'unauthenticated', detail });
   }

@@ -18,8 +18,9 @@ const MAX_STUB_CHARACTERS = 384 * 1024;
 export async function programTools(
   context: ResolveContext,
   { language, tools: names }: Pick<CreateProgram, 'language' | 'tools'>,
+  root = 'body.',
 ): Promise<ProgramTool[]> {
-  const permitted = names === undefined ? await allOf(context) : await named(context, names);
+  const permitted = names === undefined ? await allOf(context) : await named(context, names, root);
   const tools: ProgramTool[] = [];
   let characters = 0;
   for (const tool of permitted) {
@@ -30,7 +31,7 @@ export async function programTools(
       if (names === undefined) break;
       throw invalid([
         {
-          path: 'body.tools',
+          path: `${root}tools`,
           expected: `tools with at most ${MAX_STUB_CHARACTERS} characters of description`,
         },
       ]);
@@ -40,11 +41,15 @@ export async function programTools(
   return tools;
 }
 
-async function named(context: ResolveContext, names: readonly string[]): Promise<RegisteredTool[]> {
+async function named(
+  context: ResolveContext,
+  names: readonly string[],
+  root: string,
+): Promise<RegisteredTool[]> {
   const unique = [...new Set(names)];
   const builtIn = unique.find((name) => ToolNameSchema.safeParse(name).success);
   if (builtIn !== undefined) {
-    const path = `body.tools.${names.indexOf(builtIn)}`;
+    const path = `${root}tools.${names.indexOf(builtIn)}`;
     throw invalid([{ path, expected: `a registered tool: what ${builtIn} does, the program does itself` }]);
   }
   const stored = await storedTools(context, unique, 'name');
@@ -52,7 +57,7 @@ async function named(context: ResolveContext, names: readonly string[]): Promise
   return unique.map((name) => {
     const tool = found.get(name);
     if (tool === undefined || !isPermitted(context, tool)) {
-      throw toolNotFound(context.principal, name, `body.tools.${names.indexOf(name)}.`);
+      throw toolNotFound(context.principal, name, `${root}tools.${names.indexOf(name)}.`);
     }
     return tool;
   });

@@ -53,14 +53,17 @@ export async function approvedOutcome(
     const detail = `${call.identity.name} needs an approval; the call waits as ${executionId} until ${approval?.expires_at}: call again with the same arguments once it is given`;
     return failure('approval_required', detail);
   }
-  const ended = isTerminal(status) ? success(asked.value) : await endOf(session, executionId, call.timeoutMs);
+  const ended = isTerminal(status)
+    ? success(asked.value)
+    : await endOfApproved(session, executionId, call.timeoutMs);
   if (ended.ok && isTerminal(ended.value.status)) {
     await approvalCalls(exchange.env, session.caller.tenant)((stub) => stub.claimed(executionId), SAFE);
   }
   return ended;
 }
 
-async function endOf(
+/** Of a call that is made now; not terminal where it has none within the time. */
+export async function endOfApproved(
   session: OwnSession,
   executionId: string,
   timeoutMs: number,

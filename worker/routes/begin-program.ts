@@ -1,5 +1,5 @@
 /** Begins a program in a session: its tools are found and its rights written down before it has its place in the queue. */
-import type { CreateProgram, Program } from '../../shared/code-mode.ts';
+import { type CreateProgram, KERNELS, type Program } from '../../shared/code-mode.ts';
 import type { Outcome } from '../../shared/errors.ts';
 import { ExecuteSchema } from '../../shared/execution.ts';
 import { BUILT_IN_TOOLS } from '../../shared/tool.ts';
@@ -11,9 +11,7 @@ import { UNSAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
 import type { Exchange } from './route.ts';
 
-const KERNELS = { python: 'python', javascript: 'node' } as const;
-
-export type ProgramRequest = Pick<CreateProgram, 'language' | 'code' | 'tools' | 'limits'>;
+export type ProgramRequest = Pick<CreateProgram, 'language' | 'code' | 'tools' | 'limits' | 'arguments'>;
 
 /** Refuses a caller without the scope of the language. */
 export function requireLanguage(
@@ -31,7 +29,8 @@ export async function beginProgram(
   const { principal } = exchange;
   const { language, code, tools, limits } = request;
   requireLanguage(exchange, language);
-  const args = { code, program: { tools: await programTools(exchange, { language, tools }) } };
+  const given = request.arguments === undefined ? {} : { arguments: request.arguments };
+  const args = { code, program: { tools: await programTools(exchange, { language, tools }), ...given } };
   requireFit(args, 'body.code');
   const input = {
     caller: session.caller,

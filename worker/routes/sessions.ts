@@ -7,8 +7,6 @@ import { resolveLimits } from '../../shared/resource-class.ts';
 import {
   type CreateSession,
   CreateSessionSchema,
-  type LabelTerm,
-  parseLabelSelector,
   type Session,
   SessionListSchema,
   SessionSchema,
@@ -21,6 +19,7 @@ import type { SnapshotFacts } from '../objects/snapshots/port.ts';
 import { keepsPlaces, place, refusedBy } from '../placement/place.ts';
 import { choosePool } from '../placement/pools.ts';
 import { originOf } from './from-snapshot.ts';
+import { LABEL_QUERY, labelsOf } from './label-query.ts';
 import { poolCalls, SAFE, tenantCalls, UNSAFE } from './object-calls.ts';
 import { type OwnSession, ownSession, sessionOf } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
@@ -211,23 +210,9 @@ function orDeleted(created: Outcome<Session>): Outcome<Session> {
 const ListQuerySchema = z.strictObject({
   limit: z.coerce.number().int().min(1).max(100).default(50).describe('Sessions in one answer.'),
   cursor: z.string().min(1).max(512).optional().describe('`next_cursor` of the answer before.'),
-  label: z
-    .string()
-    .max(2_048)
-    .optional()
-    .describe('Only those with these labels: `team=red,env` (any value of `env`), all of them.'),
+  label: LABEL_QUERY,
   state: SessionStateSchema.optional().describe('Only those in this state.'),
 });
-
-function labelsOf(selector: string | undefined): LabelTerm[] {
-  const terms = selector === undefined ? [] : parseLabelSelector(selector);
-  if (terms === undefined) {
-    throw invalid([
-      { path: 'query.label', expected: 'labels as `key=value` or `key`, with commas between them' },
-    ]);
-  }
-  return terms;
-}
 
 const listSessions = defineRoute({
   method: 'GET',

@@ -1,18 +1,31 @@
-/** Workflows: start, read, cancel. */
+/** Workflows: start, list, read, cancel. */
+import * as z from 'zod';
 import type { Violation } from '../../shared/errors.ts';
 import { isWorkflowIdOf, newWorkflowId } from '../../shared/ids.ts';
+import type { RegisteredTool } from '../../shared/registered-tool.ts';
 import { BUILT_IN_TOOLS, ToolNameSchema } from '../../shared/tool.ts';
-import { type CreateWorkflow, CreateWorkflowSchema, WorkflowSchema } from '../../shared/workflow.ts';
+import {
+  type CreateWorkflow,
+  CreateWorkflowSchema,
+  type TaskProgram,
+  WorkflowListSchema,
+  WorkflowSchema,
+  WorkflowStatusSchema,
+  type WorkflowTask,
+} from '../../shared/workflow.ts';
 import { ownerOf } from '../engine/owner.ts';
 import { invalid } from '../middleware/body.ts';
 import { idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { programTools } from '../programs/permitted-tools.ts';
 import { mayUse } from '../tools/policy.ts';
 import { resolveCall, storedTools } from '../tools/resolve-call.ts';
 import { graphViolations } from '../workflows/graph.ts';
 import { referencesIn } from '../workflows/references.ts';
+import { requireLanguage } from './begin-program.ts';
 import { TOOL_SCOPES } from './execute.ts';
-import { SAFE, workflowCalls } from './object-calls.ts';
+import { LABEL_QUERY, labelsOf } from './label-query.ts';
+import { SAFE, tenantCalls, workflowCalls } from './object-calls.ts';
 import { callerOf, notFound } from './own-session.ts';
 import { reply } from './reply.ts';
 import { reservedId } from './reserved-id.ts';
@@ -43,7 +56,7 @@ const createWorkflow = defineRoute({
     'session_deleted',
   ],
   handle: async (exchange, { body, raw }) => {
-    const violations = [...graphViolations(body), ...(await toolViolations(exchange, body))];
+    const violations = [...graphViolations(body), ...(await taskViolations(exchange, body))];
     if (violations.length > 0) throw invalid(violations);
     const idempotency = await idempotencyOf({
       header: exchange.request.headers.get('Idempotency-Key'),
@@ -67,40 +80,87 @@ const createWorkflow = defineRoute({
 });
 
 /** Calls whose arguments are all there are checked like any call; of the others at least the tool. */
-async function toolViolations(exchange: Exchange<'tenant'>, { tasks }: CreateWorkflow): Promise<Violation[]> {
+async function taskViolations(exchange: Exchange<'tenant'>, { tasks }: CreateWorkflow): Promise<Violation[]> {
   const violations: Violation[] = [];
-  const names = Object.values(tasks).map(({ tool_name }) => tool_name);
+  const names = Object.values(tasks).flatMap(({ tool_name }) => tool_name ?? []);
   const registered = [...new Set(names)].filter((name) => !ToolNameSchema.safeParse(name).success);
   const stored = new Map(
     (await storedTools(exchange, registered, 'name')).map(({ tool }) => [tool.name, tool]),
   );
   for (const [name, task] of Object.entries(tasks)) {
     const root = `body.tasks.${name}.`;
-    const builtIn = ToolNameSchema.safeParse(task.tool_name);
-    const tool = stored.get(task.tool_name);
-    const guard = builtIn.success
-      ? { requiredScopes: [BUILT_IN_TOOLS[builtIn.data].scope], category: '' }
-      : tool && { requiredScopes: tool.required_scopes, category: tool.category };
-    if (guard === undefined || !mayUse(exchange.principal, guard)) {
-      violations.push({
-        path: `${root}tool_name`,
-        expected: 'a tool that you may call',
-        received: task.tool_name,
-      });
-      continue;
+    const { program, tool_name } = task;
+    if (program !== undefined) {
+      violations.push(...(await programViolations(exchange, { ...task, program }, root)));
+    } else if (tool_name !== undefined) {
+      const call = { ...task, tool_name };
+      violations.push(...(await callViolations(exchange, call, { root, tool: stored.get(tool_name) })));
     }
-    const effects = tool?.side_effects ?? ['write'];
-    if (task.retries !== undefined && !effects.includes('read') && !effects.includes('idempotent')) {
-      violations.push({
-        path: `${root}retries`,
-        expected: 'a tool that says it is `read` or `idempotent`, or none',
-        received: task.tool_name,
-      });
-    }
-    if (referencesIn(task.arguments).length === 0) await resolveCall(exchange, task, { root });
   }
   return violations;
 }
+
+async function callViolations(
+  exchange: Exchange<'tenant'>,
+  task: WorkflowTask & { tool_name: string },
+  { root, tool }: { root: string; tool: RegisteredTool | undefined },
+): Promise<Violation[]> {
+  const builtIn = ToolNameSchema.safeParse(task.tool_name);
+  const guard = builtIn.success
+    ? { requiredScopes: [BUILT_IN_TOOLS[builtIn.data].scope], category: '' }
+    : tool && { requiredScopes: tool.required_scopes, category: tool.category };
+  const received = task.tool_name;
+  if (guard === undefined || !mayUse(exchange.principal, guard)) {
+    return [{ path: `${root}tool_name`, expected: 'a tool that you may call', received }];
+  }
+  if (referencesIn(task.arguments).length === 0) {
+    await resolveCall(exchange, task, { root, approval: 'asked' });
+  }
+  const effects = tool?.side_effects ?? ['write'];
+  if (task.retries === undefined || effects.includes('read') || effects.includes('idempotent')) return [];
+  const expected = 'a tool that says it is `read` or `idempotent`, or none';
+  return [{ path: `${root}retries`, expected, received }];
+}
+
+/** Of a program it is not known whether it may run twice, and its time is one of its limits. */
+async function programViolations(
+  exchange: Exchange<'tenant'>,
+  { program, retries, timeout_ms }: WorkflowTask & { program: TaskProgram },
+  root: string,
+): Promise<Violation[]> {
+  requireLanguage(exchange, program.language);
+  await programTools(exchange, program, `${root}program.`);
+  const violations: Violation[] = [];
+  if (retries !== undefined) violations.push({ path: `${root}retries`, expected: 'none for a program' });
+  if (timeout_ms !== undefined) {
+    violations.push({ path: `${root}timeout_ms`, expected: 'none for a program: see program.limits' });
+  }
+  return violations;
+}
+
+const ListQuerySchema = z.strictObject({
+  limit: z.coerce.number().int().min(1).max(100).default(50).describe('Workflows in one answer.'),
+  cursor: z.string().min(1).max(512).optional().describe('`next_cursor` of the answer before.'),
+  label: LABEL_QUERY,
+  status: WorkflowStatusSchema.optional().describe('Only those that stand so.'),
+});
+
+const listWorkflows = defineRoute({
+  method: 'GET',
+  path: '/v1/workflows',
+  operationId: 'listWorkflows',
+  summary: 'The workflows of the caller, newest first, all or those with some labels',
+  access: { kind: 'tenant', scopes: ['sessions:read'] },
+  query: ListQuerySchema,
+  answers: { 200: { description: 'A page', content: { 'application/json': WorkflowListSchema } } },
+  errors: [],
+  handle: async ({ env, principal }, { query }) => {
+    const { limit, cursor, status } = query;
+    const wanted = { subject: principal.subject, limit, cursor, status, labels: labelsOf(query.label) };
+    const page = await tenantCalls(env, principal.tenant)((stub) => stub.listWorkflows(wanted), SAFE);
+    return reply(200, unwrap(page));
+  },
+});
 
 const getWorkflow = defineRoute({
   method: 'GET',
@@ -138,4 +198,4 @@ async function ownWorkflow(exchange: Exchange<'tenant'>, workflowId: string) {
   return workflowCalls(exchange.env, tenant, workflowId);
 }
 
-export const workflowRoutes = [createWorkflow, getWorkflow, cancelWorkflow];
+export const workflowRoutes = [createWorkflow, listWorkflows, getWorkflow, cancelWorkflow];

@@ -1,15 +1,26 @@
 /** One call of a task: accepted once by its key, awaited, and told as much as later tasks may refer to. */
+import * as z from 'zod';
 import { sha256Hex } from '../../shared/digest.ts';
 import { ERRORS } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
+import { ExecutionIdSchema } from '../../shared/ids.ts';
 import { DEFAULT_TIMEOUT_MS } from '../../shared/limits.ts';
-import { type CallResult, CallResultSchema, type WorkflowTask } from '../../shared/workflow.ts';
+import {
+  type CallResult,
+  CallResultSchema,
+  type TaskProgram,
+  type WorkflowTask,
+} from '../../shared/workflow.ts';
 import { admitOwner, ownersExchange } from '../engine/owner.ts';
+import type { Idempotency } from '../middleware/idempotency.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { askApproval } from '../routes/approved-call.ts';
 import { acceptCall, attendedCall, awaitCall } from '../routes/attended-call.ts';
+import { beginProgram } from '../routes/begin-program.ts';
 import { sessionOf } from '../routes/own-session.ts';
 import { resolveCall } from '../tools/resolve-call.ts';
 import { callResult, refusedCall } from './call-result.ts';
+import { LOOK_STEP_MS, Looks } from './looks.ts';
 import type { RunContext } from './run-context.ts';
 import type { RunSessions } from './run-sessions.ts';
 
@@ -22,64 +33,124 @@ export interface Attempt {
   attempt: number;
 }
 
+/** What may take days is begun in one step and looked at in others. */
+const AwaitedSchema = z.strictObject({
+  awaited: z.enum(['program', 'approval']),
+  execution_id: ExecutionIdSchema,
+  timeout_ms: z.number(),
+});
+export type AwaitedCall = z.infer<typeof AwaitedSchema>;
+const BegunSchema = z.union([AwaitedSchema, CallResultSchema]);
+
 export class TaskCalls {
   readonly #context: RunContext;
   readonly #sessions: RunSessions;
+  readonly #looks: Looks;
 
   constructor(context: RunContext, sessions: RunSessions) {
     this.#context = context;
     this.#sessions = sessions;
+    this.#looks = new Looks(context);
   }
 
   async make(at: Attempt, task: WorkflowTask, args: Record<string, unknown>): Promise<CallResult> {
+    const { steps } = this.#context;
     const sessionId = await this.#sessions.idOf(task.session);
     const name = `call ${at.task}${at.item === null ? '' : `[${at.item}]`} ${at.attempt}`;
-    return this.#context.steps.once(
+    const begun = await steps.once(
       name,
-      CallResultSchema,
-      async () => {
-        try {
-          return await this.#call(at, { ...task, arguments: args }, sessionId);
-        } catch (error: unknown) {
-          // What may be otherwise in a moment is left to the engine, which makes the step again.
-          if (!(error instanceof Refusal) || ERRORS[error.failure.code].retryable) throw error;
-          return refusedCall(error.failure);
-        }
-      },
+      BegunSchema,
+      () => orRefused(() => this.#begin(at, { ...task, arguments: args }, sessionId)),
       (task.timeout_ms ?? DEFAULT_TIMEOUT_MS) + STEP_MARGIN_MS,
     );
+    if (!('awaited' in begun)) return begun;
+    for (let look = 1; ; look += 1) {
+      const seen = await steps.once(
+        `${name} look ${look}`,
+        CallResultSchema.nullable(),
+        () => orRefused(() => this.#looks.at(at, begun, sessionId)),
+        LOOK_STEP_MS + begun.timeout_ms,
+      );
+      if (seen !== null) return seen;
+    }
   }
 
-  async #call(at: Attempt, task: WorkflowTask, sessionId: string): Promise<CallResult> {
-    const { plan, env, record } = this.#context;
+  async #begin(at: Attempt, task: WorkflowTask, sessionId: string): Promise<CallResult | AwaitedCall> {
+    const { plan, env } = this.#context;
     const leftMs = plan.endsBy - Date.now();
-    if (leftMs <= 0) return refusedCall({ code: 'overloaded', detail: 'the time of the workflow is over' });
+    if (leftMs <= 0) return outOfTime();
     await admitOwner(env, plan.owner);
-    const exchange = ownersExchange(this.#context, plan.owner);
-    const resolved = await resolveCall(
-      exchange,
-      {
-        tool_name: task.tool_name,
-        arguments: task.arguments,
-        ...(task.timeout_ms === undefined ? {} : { timeout_ms: task.timeout_ms }),
-      },
-      { root: `tasks.${at.task}.` },
-    );
-    const timeoutMs = Math.min(resolved.call.timeout_ms ?? DEFAULT_TIMEOUT_MS, leftMs);
     const key = await sha256Hex(JSON.stringify(['workflow', plan.workflowId, at.task, at.item, at.attempt]));
-    const call = attendedCall(exchange, sessionOf(exchange, sessionId), {
-      body: { ...resolved.call, timeout_ms: timeoutMs },
-      idempotency: { key, fingerprint: key },
-      resolved,
-    });
-    const accepted = unwrap(await acceptCall(call));
-    if (accepted !== null) await record((stub) => stub.callBegun({ ...at, ...idsOf(accepted) }));
-    const ended = unwrap(await awaitCall(call));
-    await record((stub) => stub.callBegun({ ...at, ...idsOf(ended) }));
+    const about = { sessionId, leftMs, idempotency: { key, fingerprint: key } };
+    const { program, tool_name } = task;
+    if (program !== undefined)
+      return this.#beginProgram(at, { ...program, arguments: task.arguments }, about);
+    return this.#call(at, { ...task, tool_name: tool_name ?? '' }, about);
+  }
+
+  async #beginProgram(
+    at: Attempt,
+    program: TaskProgram & { arguments: Record<string, unknown> },
+    { sessionId, leftMs, idempotency }: CallFrame,
+  ): Promise<AwaitedCall> {
+    const exchange = ownersExchange(this.#context, this.#context.plan.owner);
+    const timeoutMs = Math.min(program.limits.timeout_ms, leftMs);
+    const request = { ...program, limits: { ...program.limits, timeout_ms: timeoutMs } };
+    const session = sessionOf(exchange, sessionId);
+    const begun = unwrap(await beginProgram(exchange, session, { request, idempotency }));
+    await this.#begun(at, begun.execution);
+    return { awaited: 'program', execution_id: begun.program_id, timeout_ms: timeoutMs };
+  }
+
+  async #call(
+    at: Attempt,
+    { tool_name, arguments: args, timeout_ms }: WorkflowTask & { tool_name: string },
+    { sessionId, leftMs, idempotency }: CallFrame,
+  ): Promise<CallResult | AwaitedCall> {
+    const exchange = ownersExchange(this.#context, this.#context.plan.owner);
+    const call = { tool_name, arguments: args, ...(timeout_ms === undefined ? {} : { timeout_ms }) };
+    const place = { root: `tasks.${at.task}.`, approval: 'asked' as const };
+    const resolved = await resolveCall(exchange, call, place);
+    const session = sessionOf(exchange, sessionId);
+    if (resolved.toApprove !== undefined) {
+      const asked = { call: resolved.toApprove, idempotency, claims: false };
+      const waiting = unwrap(await askApproval(exchange, session, asked));
+      await this.#begun(at, waiting);
+      const { timeoutMs } = resolved.toApprove;
+      return { awaited: 'approval', execution_id: waiting.execution_id, timeout_ms: timeoutMs };
+    }
+    const timeoutMs = Math.min(resolved.call.timeout_ms ?? DEFAULT_TIMEOUT_MS, leftMs);
+    const body = { ...resolved.call, timeout_ms: timeoutMs };
+    const attended = attendedCall(exchange, session, { body, idempotency, resolved });
+    const accepted = unwrap(await acceptCall(attended));
+    if (accepted !== null) await this.#begun(at, accepted);
+    const ended = unwrap(await awaitCall(attended));
+    await this.#begun(at, ended);
     return callResult(ended);
+  }
+
+  async #begun(at: Attempt, { execution_id, session_id, status }: Execution): Promise<void> {
+    await this.#context.record((stub) => stub.callBegun({ ...at, execution_id, session_id, status }));
   }
 }
 
-function idsOf({ execution_id, session_id, status }: Execution) {
-  return { execution_id, session_id, status };
+interface CallFrame {
+  sessionId: string;
+  /** Until the time of the workflow is over. */
+  leftMs: number;
+  idempotency: Idempotency;
+}
+
+export function outOfTime(): CallResult {
+  return refusedCall({ code: 'overloaded', detail: 'the time of the workflow is over' });
+}
+
+/** What may be otherwise in a moment is left to the engine, which makes the step again. */
+async function orRefused<T>(act: () => Promise<T>): Promise<T | CallResult> {
+  try {
+    return await act();
+  } catch (error: unknown) {
+    if (!(error instanceof Refusal) || ERRORS[error.failure.code].retryable) throw error;
+    return refusedCall(error.failure);
+  }
 }

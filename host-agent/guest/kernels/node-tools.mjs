@@ -139,8 +139,8 @@ function encoded(name, args) {
   return text;
 }
 
-/** `current` gives the calls of the program that runs, if one does. */
-export function toolsOf(listed, current) {
+/** `current` gives the calls of the program that runs, if one does; `given` is the data that it was begun with. */
+export function toolsOf(listed, given, current) {
   const call = (name, args = {}) => {
     const calls = current();
     return calls === undefined
@@ -152,6 +152,7 @@ export function toolsOf(listed, current) {
   const documentation = listed.map((tool) => tool.documentation).join('\n\n');
   const root = described(Object.create(null), documentation);
   root.call = (name, args) => call(String(name), args);
+  root.arguments = given;
   root.names = listed.map(({ name }) => name);
   // The shorter paths first: a tool may stand where others are below it.
   for (const tool of [...listed].sort((one, other) => one.path.length - other.path.length)) {

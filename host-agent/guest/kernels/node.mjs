@@ -74,11 +74,11 @@ function importFunction() {
   return load;
 }
 
-function begin({ id, code, stdin, tools }) {
+function begin({ id, code, stdin, ...program }) {
   cells += 1;
   cell = { id, name: `cell-${cells}`, cpuBefore: process.cpuUsage(), uncaught: undefined, calls: undefined };
   const own = cell;
-  if (tools !== undefined) beginProgram(own, tools);
+  if (program.tools !== undefined) beginProgram(own, program);
   arm();
   streams.prepare(stdin);
   if (stdin) worker.postMessage({ type: 'stdin_ready', id });
@@ -91,9 +91,9 @@ function begin({ id, code, stdin, tools }) {
 }
 
 /** What the cell finds as `tools` and `ToolError`; they stay, and call for the program that runs then. */
-function beginProgram(own, tools) {
+function beginProgram(own, { tools, arguments: given = {} }) {
   own.calls = new Calls(own.id, (message) => worker.postMessage(message));
-  Object.assign(globalThis, { tools: toolsOf(tools, () => cell?.calls), ToolError });
+  Object.assign(globalThis, { tools: toolsOf(tools, given, () => cell?.calls), ToolError });
 }
 
 function answer(message) {

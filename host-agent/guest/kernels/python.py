@@ -195,7 +195,7 @@ class Kernel:
         if with_input:
             send({"type": "stdin_ready", "id": request["id"]})  # what came before was meant for an earlier cell
         tools = request.get("tools")
-        calls = None if tools is None else self.begin_program(request["id"], tools)
+        calls = None if tools is None else self.begin_program(request["id"], tools, request.get("arguments", {}))
         outcome = self.execute(request["code"])
         self.interrupts.cell_active = False
         if calls is not None and os.getpid() == self.pid:
@@ -208,7 +208,7 @@ class Kernel:
             sys.setrecursionlimit(1000)
         send_result(id=request["id"], cpu_ms=cpu_ms() - cpu_before, **outcome)
 
-    def begin_program(self, cell_id, tools):
+    def begin_program(self, cell_id, tools, arguments):
         """What the cell finds as `tools` and `ToolError`. Loaded only now: most sessions never run a program."""
         global python_tools
         if python_tools is None:
@@ -219,7 +219,7 @@ class Kernel:
         if self.program is None:
             self.program = python_tools.Program()
         namespace = self.module.__dict__
-        namespace["tools"] = python_tools.tools_of(tools, self.program)
+        namespace["tools"] = python_tools.tools_of(tools, self.program, arguments)
         namespace["ToolError"] = python_tools.ToolError
         self.program.calls = python_tools.Calls(cell_id, CONTROL_IN, send, receive)
         return self.program.calls

@@ -310,7 +310,7 @@ class Program:
         return self.calls
 
 
-def tools_of(listed, program):
+def tools_of(listed, program, arguments):
     def call(name, arguments=None):
         """Calls a tool by its whole name, with its arguments in a dict."""
         return program.current(name).call(name, {} if arguments is None else arguments)
@@ -324,6 +324,7 @@ def tools_of(listed, program):
     root.call = call
     root.aio = twin
     twin.call = call_async
+    root.arguments = arguments
     root.names = [tool["name"] for tool in listed]
     root.__doc__ = twin.__doc__ = "\n\n".join(tool["documentation"] for tool in listed)
     # The shorter paths first: a tool may stand where others are below it.

@@ -1,11 +1,10 @@
 /** A tool that runs cells: one kernel that lives as long as the sandbox, replaced when it dies. */
 import { constants } from 'node:os';
-import type { ProgramTool } from '../../../shared/code-mode.ts';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { CarriedKernel } from '../../guest-link/carried.ts';
 import { type GuestFailure, type GuestResult, succeed } from '../../guest-link/failure.ts';
 import type { GuestLink } from '../../guest-link/guest-link.ts';
-import { Kernel, type KernelOutcome } from '../../guest-link/kernel.ts';
+import { Kernel, type KernelOutcome, type KernelProgram } from '../../guest-link/kernel.ts';
 import {
   failedEnd,
   guestFailureEnd,
@@ -27,7 +26,10 @@ export interface KernelLanguage {
   interpreter: string;
   start(readyTimeoutMs: number): Promise<GuestResult<Kernel>>;
   /** Throws where they do not fit the tool's schema. */
-  cellOf(argumentsJson: unknown): { code: string; program?: { tools: readonly ProgramTool[] } | undefined };
+  cellOf(argumentsJson: unknown): {
+    code: string;
+    program?: Pick<KernelProgram, 'tools' | 'arguments'> | undefined;
+  };
   /** Whether a kernel is made ready before the first call. */
   warm: boolean;
 }
@@ -67,7 +69,7 @@ export class KernelTool implements Tool {
   run(argumentsJson: unknown, { sink, stdin, program }: ToolIo): RunningTool {
     const { code, program: given } = this.#language.cellOf(argumentsJson);
     const asProgram =
-      given === undefined || program === undefined ? {} : { program: { ...program, tools: given.tools } };
+      given === undefined || program === undefined ? {} : { program: { ...program, ...given } };
     return this.#runIn(this.#kernel(), stdin, (kernel) =>
       kernel.execute({ code, onOutput: sink, stdin, ...asProgram }),
     );

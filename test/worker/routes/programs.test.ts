@@ -10,6 +10,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import * as z from 'zod';
 import { type Program, ProgramSchema } from '../../../shared/code-mode.ts';
 import { SessionSchema } from '../../../shared/session.ts';
+import type { TenantPort } from '../../../worker/objects/tenant/port.ts';
 import type { ExecutionDouble } from '../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { ALL_SCOPES, tokenOf } from '../fixture-issuer.ts';
@@ -280,6 +281,32 @@ describe('a program', () => {
     expect(await execution.answer(1)).toMatchObject({ error: { code: 'unauthenticated' } });
     expect(fetched).not.toHaveBeenCalled();
   });
+
+  test.each([
+    ['its subject', (stub: TenantPort) => stub.revokeSubject('alice')],
+    ['its token', (stub: TenantPort) => stub.revokeToken('begins-a-program')],
+  ])(
+    'calls nothing once %s was revoked, also when no token of that time lives any more',
+    async (_, revoke) => {
+      await register(FETCH);
+      const fetched = vi
+        .spyOn(globalThis, 'fetch')
+        .mockImplementation(async () => Response.json({ price: 7 }));
+      const claims = { tenant, scope: ALL_SCOPES, sub: 'alice', jti: 'begins-a-program' };
+      const own = await tokenOf({ claims });
+      const answer = await post({ detach: true }, { token: own });
+      expect(answer.status, answer.text).toBe(202);
+      await host.until(() => running.length === 1);
+      await revoke(env.TENANT.getByName(tenant));
+      await runInDurableObject(env.TENANT.get(env.TENANT.idFromName(tenant)), (_object, { storage }) => {
+        storage.sql.exec('DELETE FROM bar');
+        storage.sql.exec('DELETE FROM revoked_token');
+      });
+      running[0]?.call(1, 'stock-price', { symbol: 'x' });
+      expect(await running[0]?.answer(1)).toMatchObject({ error: { code: 'unauthenticated' } });
+      expect(fetched).not.toHaveBeenCalled();
+    },
+  );
 
   test('keeps the rights of whoever began it, and needs those of its language', async () => {
     const scope = 'sessions:read sessions:write tools:python';

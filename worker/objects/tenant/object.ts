@@ -8,6 +8,7 @@ import { MAX_CLOCK_SKEW_S } from '../../../shared/limits.ts';
 import type { Retention } from '../../../shared/retention.ts';
 import type { LabelTerm } from '../../../shared/session.ts';
 import type { TenantLimits, UsageReport } from '../../../shared/tenant.ts';
+import type { WorkflowEntry, WorkflowList } from '../../../shared/workflow.ts';
 import { configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { MAX_TOKEN_LIFETIME_S } from '../../identity/access-token.ts';
@@ -20,9 +21,10 @@ import { Holds, type StorageHold } from './ledger/holds/holds.ts';
 import { HoldStore } from './ledger/holds/store.ts';
 import { daysFault, Ledger } from './ledger/ledger.ts';
 import { LedgerStore } from './ledger/store.ts';
-import { formatListCursor, parseListCursor } from './list-cursor.ts';
+import { formatListCursor, type ListPosition, parseListCursor } from './list-cursor.ts';
 import type {
   LeaseFor,
+  ListWorkflows,
   RequestLease,
   SessionHold,
   SessionList,
@@ -35,6 +37,7 @@ import type {
 import { Rates } from './rates.ts';
 import { RetentionStore } from './retention/store.ts';
 import { TenantStore } from './store.ts';
+import { WorkflowIndex } from './workflows/store.ts';
 
 /** A repeated create is answered with the first session for this long. */
 const CREATE_KEY_LIFETIME_MS = 86_400_000;
@@ -49,6 +52,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
   readonly #keys: ApiKeys;
   readonly #bars: BarStore;
   readonly #retention: RetentionStore;
+  readonly #workflows: WorkflowIndex;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -57,11 +61,12 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     this.#keys = new ApiKeys(new ApiKeyStore(ctx.storage));
     this.#bars = new BarStore(ctx.storage);
     this.#retention = new RetentionStore(ctx.storage);
+    this.#workflows = new WorkflowIndex(ctx.storage);
   }
 
   async leaseRequests(count: number, about: LeaseFor = {}): Promise<Outcome<RequestLease>> {
     const { tenantRequestsPerMinute } = await configurationOf(this.env);
-    const { subject, revision } = about;
+    const { subject, revision, owner } = about;
     const ofSubject = subject === undefined ? null : this.#ledger.limitsOf(subject).requests_per_minute;
     const taken = this.#rates.take(
       count,
@@ -79,6 +84,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
       remaining: taken.remaining,
       reset_s: Math.max(1, Math.ceil(taken.resetMs / 1000)),
       standing: this.#standing(revision),
+      endsRights: owner !== undefined && this.#bars.endsRights(owner, Date.now()),
     });
   }
 
@@ -147,6 +153,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
       return tooManyBars();
     }
     this.#store.revokeToken(tokenId, nowMs + LONGEST_TOKEN_MS);
+    this.#bars.remember('token', tokenId, nowMs);
     return success(null);
   }
 
@@ -155,6 +162,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     for (const keyId of this.#keys.liveOf(subject, nowMs)) this.#revokeKey(keyId, nowMs);
     if (this.#bars.live(nowMs).length >= MAX_BARS) return tooManyBars();
     this.#bars.put({ kind: 'subject', value: subject, until_at: nowMs }, nowMs + LONGEST_TOKEN_MS);
+    this.#bars.remember('subject', subject, nowMs);
     this.#store.changed();
     return success(null);
   }
@@ -190,6 +198,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
   #revokeKey(keyId: string, nowMs: number): boolean {
     if (!this.#keys.revoke(keyId, nowMs)) return false;
     this.#bars.put({ kind: 'api_key', value: keyId, until_at: nowMs }, nowMs + LONGEST_TOKEN_MS);
+    this.#bars.remember('api_key', keyId, nowMs);
     this.#store.changed();
     return true;
   }
@@ -218,21 +227,32 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     labels?: LabelTerm[];
     state?: SessionState | undefined;
   }): Promise<Outcome<SessionList>> {
-    const position = input.cursor === undefined ? undefined : parseListCursor(input.cursor);
-    if (input.cursor !== undefined && position === undefined) {
-      return failure('invalid_request', 'the cursor is not one of this list', {
-        violations: [{ path: 'query.cursor', expected: 'next_cursor of a former answer' }],
-      });
-    }
+    const position = positionIn(input.cursor);
+    if (!position.ok) return position;
     const { subject, labels = [], state } = input;
-    const found = this.#store.sessions({ subject, labels, state }, position, input.limit + 1);
+    const found = this.#store.sessions({ subject, labels, state }, position.value, input.limit + 1);
     const sessions = found.slice(0, input.limit);
-    const last = sessions.at(-1);
-    const next =
-      found.length > sessions.length && last !== undefined
-        ? formatListCursor({ createdAt: last.created_at, sessionId: last.session_id })
-        : null;
-    return success({ sessions, next_cursor: next });
+    const last = found.length > sessions.length ? sessions.at(-1) : undefined;
+    return success({ sessions, next_cursor: last === undefined ? null : cursorAt(last, last.session_id) });
+  }
+
+  async recordWorkflow(subject: string, entry: WorkflowEntry): Promise<Outcome<null>> {
+    this.#workflows.put(subject, entry);
+    return success(null);
+  }
+
+  async forgetWorkflow(workflowId: string): Promise<Outcome<null>> {
+    this.#workflows.delete(workflowId);
+    return success(null);
+  }
+
+  async listWorkflows(input: ListWorkflows): Promise<Outcome<WorkflowList>> {
+    const position = positionIn(input.cursor);
+    if (!position.ok) return position;
+    const found = this.#workflows.list(input, position.value, input.limit + 1);
+    const workflows = found.slice(0, input.limit);
+    const last = found.length > workflows.length ? workflows.at(-1) : undefined;
+    return success({ workflows, next_cursor: last === undefined ? null : cursorAt(last, last.workflow_id) });
   }
 
   async reserveCreate(input: {
@@ -270,6 +290,18 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     if (account !== null) this.#ledger.account(account, null, Date.now());
     this.#ledger.end(sessionId, Date.now());
   }
+}
+
+function positionIn(cursor: string | undefined): Outcome<ListPosition | undefined> {
+  const position = cursor === undefined ? undefined : parseListCursor(cursor);
+  if (cursor === undefined || position !== undefined) return success(position);
+  return failure('invalid_request', 'the cursor is not one of this list', {
+    violations: [{ path: 'query.cursor', expected: 'next_cursor of a former answer' }],
+  });
+}
+
+function cursorAt({ created_at: createdAt }: { created_at: string }, id: string): string {
+  return formatListCursor({ createdAt, id });
 }
 
 function tooManyBars(): Outcome<never> {

@@ -6,7 +6,8 @@ import type { SessionState } from '../../../shared/lifecycle.ts';
 import type { Retention } from '../../../shared/retention.ts';
 import type { LabelTerm, SessionListSchema } from '../../../shared/session.ts';
 import type { TenantLimits, Usage, UsageReport } from '../../../shared/tenant.ts';
-import type { Bars } from './bars/bars.ts';
+import type { WorkflowEntry, WorkflowList, WorkflowStatus } from '../../../shared/workflow.ts';
+import type { BarredCaller, Bars } from './bars/bars.ts';
 import type { AccountTerms, SessionAccount, Wanted } from './ledger/account.ts';
 import type { StorageHold } from './ledger/holds/holds.ts';
 
@@ -25,6 +26,8 @@ export interface RequestLease {
   /** Whole seconds until more is granted. */
   reset_s: number;
   standing: Standing;
+  /** The rights that were asked for are taken back. */
+  endsRights: boolean;
 }
 
 /** Who of the tenant may call at all, as its operator has said. */
@@ -46,6 +49,8 @@ export interface LeaseFor {
   subject?: string;
   /** Of the standing that the asker knows. */
   revision?: number | undefined;
+  /** Whose rights outlive their token: whether they were taken back, however long ago. */
+  owner?: BarredCaller;
 }
 
 export interface SessionHold {
@@ -56,6 +61,15 @@ export interface SessionHold {
 }
 
 export type SubjectUsage = Usage & { subject: string };
+
+export interface ListWorkflows {
+  subject: string;
+  cursor?: string | undefined;
+  limit: number;
+  /** All of them have to hold. */
+  labels: LabelTerm[];
+  status: WorkflowStatus | undefined;
+}
 
 export interface TenantPort {
   /** Takes up to `count` requests out of the rate of the tenant, and of its subject where that has one. */
@@ -101,6 +115,11 @@ export interface TenantPort {
     labels?: LabelTerm[];
     state?: SessionState | undefined;
   }): Promise<Outcome<SessionList>>;
+  /** A workflow as it stands now; the same again changes nothing. */
+  recordWorkflow(subject: string, entry: WorkflowEntry): Promise<Outcome<null>>;
+  /** Its record is gone. */
+  forgetWorkflow(workflowId: string): Promise<Outcome<null>>;
+  listWorkflows(input: ListWorkflows): Promise<Outcome<WorkflowList>>;
   /** Of a session that is in the index: what it is found by has changed. */
   updateEntry(input: { subject: string; entry: SessionListEntry }): Promise<void>;
   /** The session id that the first request with this key got; `fresh` for that first one. */

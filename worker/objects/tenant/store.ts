@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import type { SessionState } from '../../../shared/lifecycle.ts';
 import { type LabelTerm, SessionListSchema } from '../../../shared/session.ts';
+import type { ListPosition } from './list-cursor.ts';
 import type { SessionListEntry } from './port.ts';
 
 const SCHEMA = `
@@ -42,11 +43,6 @@ export interface SessionSearch {
   subject: string;
   labels: readonly LabelTerm[];
   state: SessionState | undefined;
-}
-
-export interface ListPosition {
-  createdAt: string;
-  sessionId: string;
 }
 
 export class TenantStore {
@@ -106,7 +102,7 @@ export class TenantStore {
     const bindings: (string | number)[] = [subject];
     if (position !== undefined) {
       conditions.push('(session.created_at, session.session_id) < (?, ?)');
-      bindings.push(position.createdAt, position.sessionId);
+      bindings.push(position.createdAt, position.id);
     }
     for (const { key, value } of labels) {
       const ofValue = value === undefined ? '' : ' AND value = ?';

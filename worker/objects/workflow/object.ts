@@ -8,12 +8,14 @@ import { isTerminal } from '../../../shared/lifecycle.ts';
 import type { TaskStatus, Workflow } from '../../../shared/workflow.ts';
 import type { Env } from '../../env.ts';
 import { callObject } from '../../middleware/call-object.ts';
+import { approvalCalls, SAFE, tenantCalls } from '../../routes/object-calls.ts';
 import type { Caller } from '../caller.ts';
 import { EngineRun } from '../engine/engine-run.ts';
+import { logWarning } from '../log.ts';
 import { sessionObjectName } from '../session-name.ts';
 import type { NamedCall, Plan, RunEnd, WorkflowPort } from './port.ts';
 import { type WorkflowHead, WorkflowStore } from './store.ts';
-import { workflowView } from './view.ts';
+import { workflowEntry, workflowView } from './view.ts';
 
 /** How often it looks whether its run is still there. */
 const LOOK_MS = 30_000;
@@ -35,6 +37,7 @@ export class WorkflowObject extends DurableObject<Env> implements WorkflowPort {
       await this.ctx.storage.setAlarm(Date.now() + LOOK_MS);
     }
     await this.#runOf(plan).begin(plan.owner.tenant);
+    await this.#tell();
     return this.#view();
   }
 
@@ -98,8 +101,9 @@ export class WorkflowObject extends DurableObject<Env> implements WorkflowPort {
   override async alarm(): Promise<void> {
     const head = this.#store.head();
     if (head === undefined) return;
+    await this.#tell();
     if (head.status !== 'running') {
-      await this.ctx.storage.deleteAll();
+      await this.#forget(head);
       return;
     }
     await this.ctx.storage.setAlarm(Date.now() + LOOK_MS);
@@ -119,7 +123,36 @@ export class WorkflowObject extends DurableObject<Env> implements WorkflowPort {
     this.#store.end(end, new Date().toISOString());
     const plan = this.#store.head()?.plan;
     if (plan !== undefined) this.#runOf(plan).forget();
-    void this.ctx.storage.setAlarm(Date.now() + RETENTION_MS);
+    void this.ctx.storage.setAlarm(Date.now() + LOOK_MS);
+    this.ctx.waitUntil(this.#tell());
+  }
+
+  /** What ended is kept for a while; then nobody has to know of it any more. */
+  async #forget({ finished_at, plan }: WorkflowHead): Promise<void> {
+    const goneAtMs = Date.parse(finished_at ?? '') + RETENTION_MS;
+    if (Date.now() < goneAtMs) {
+      const isTold = this.#store.head()?.told === this.#store.head()?.status;
+      await this.ctx.storage.setAlarm(isTold ? goneAtMs : Date.now() + LOOK_MS);
+      return;
+    }
+    const { tenant } = plan.owner;
+    const forgotten = await tenantCalls(this.env, tenant)(
+      (stub) => stub.forgetWorkflow(plan.workflowId),
+      SAFE,
+    );
+    if (forgotten.ok) await this.ctx.storage.deleteAll();
+    else await this.ctx.storage.setAlarm(Date.now() + LOOK_MS);
+  }
+
+  /** The index of the tenant, where what it has of this is not so any more. Should it not be heard, the alarm says it again. */
+  async #tell(): Promise<void> {
+    const head = this.#store.head();
+    if (head === undefined || head.told === head.status) return;
+    const { tenant, subject } = head.plan.owner;
+    const entry = workflowEntry(head);
+    const told = await tenantCalls(this.env, tenant)((stub) => stub.recordWorkflow(subject, entry), SAFE);
+    if (told.ok) this.#store.told(head.status);
+    else logWarning('workflow_not_told', { workflow_id: entry.workflow_id, code: told.code });
   }
 
   /** Everything of a run that ended from outside. As often as wanted: what is stopped already stays so. */
@@ -133,14 +166,20 @@ export class WorkflowObject extends DurableObject<Env> implements WorkflowPort {
     );
   }
 
-  #interrupt(sessionId: string, executionId: string): Promise<unknown> {
-    return this.#session(sessionId, (stub, caller) => stub.interrupt(caller, executionId));
+  /** A call that still waits for an approval is not the session's yet. */
+  async #interrupt(sessionId: string, executionId: string): Promise<unknown> {
+    const stopped = await this.#session(sessionId, (stub, caller) => stub.interrupt(caller, executionId));
+    const owner = this.#store.head()?.plan.owner;
+    if (owner === undefined || stopped?.ok !== false || stopped.code !== 'not_found') return stopped;
+    const { tenant, subject } = owner;
+    const approvals = approvalCalls(this.env, tenant);
+    return approvals((stub) => stub.cancel({ tenant, subject }, { sessionId, executionId }), SAFE);
   }
 
   async #session<T>(
     sessionId: string,
     act: (stub: ReturnType<Env['SESSION']['getByName']>, caller: Caller) => Promise<Outcome<T>>,
-  ): Promise<unknown> {
+  ): Promise<Outcome<T> | undefined> {
     const owner = this.#store.head()?.plan.owner;
     if (owner === undefined) return undefined;
     const caller = { tenant: owner.tenant, subject: owner.subject };

@@ -7,6 +7,7 @@ import {
   TaskStatusSchema,
   WorkflowStatusSchema,
 } from '../../../shared/workflow.ts';
+import { ensureColumn } from '../columns.ts';
 import { type NamedCall, type Plan, PlanSchema, type RunEnd } from './port.ts';
 
 const SCHEMA = `
@@ -16,7 +17,8 @@ CREATE TABLE IF NOT EXISTS workflow (
   created_at TEXT NOT NULL,
   status TEXT NOT NULL,
   reason TEXT,
-  finished_at TEXT
+  finished_at TEXT,
+  told TEXT
 );
 CREATE TABLE IF NOT EXISTS session (name TEXT PRIMARY KEY, session_id TEXT NOT NULL, is_own INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS task (name TEXT PRIMARY KEY, status TEXT NOT NULL, reason TEXT);
@@ -34,6 +36,8 @@ const HeadSchema = z.object({
   status: WorkflowStatusSchema,
   reason: z.string().nullable(),
   finished_at: z.string().nullable(),
+  /** The status that the index of the tenant has of it. */
+  told: z.string().nullable(),
 });
 export type WorkflowHead = z.infer<typeof HeadSchema>;
 
@@ -54,6 +58,7 @@ export class WorkflowStore {
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
     this.#sql.exec(SCHEMA);
+    ensureColumn(this.#sql, 'workflow', { name: 'told', type: 'TEXT' });
   }
 
   head(): WorkflowHead | undefined {
@@ -72,6 +77,10 @@ export class WorkflowStore {
   end({ status, reason }: RunEnd, finishedAt: string): void {
     this.#sql.exec('UPDATE workflow SET status = ?, reason = ?, finished_at = ?', status, reason, finishedAt);
     this.#sql.exec("UPDATE task SET status = 'cancelled' WHERE status IN ('pending', 'running')");
+  }
+
+  told(status: WorkflowHead['status']): void {
+    this.#sql.exec('UPDATE workflow SET told = ?', status);
   }
 
   putSession(name: string, sessionId: string, isOwn: boolean): void {

@@ -45,6 +45,14 @@ export function describeNodePrograms(guest: () => GuestUnderTest, interpreter: s
     expect(ended.value).toBe(value);
   });
 
+  it('finds the data that it was begun with, and none where there is none', async () => {
+    const given = { rows: [1, null], nested: { é: 'ü' } };
+    expect((await run('tools.arguments', { arguments: given })).value).toBe(
+      "{ rows: [ 1, null ], nested: { 'é': 'ü' } }",
+    );
+    expect((await run('tools.arguments')).value).toBe('{}');
+  });
+
   it('rejects with what a tool failed with', async () => {
     const answer: Answerer = () => ({ error: { code: 'not_found', message: 'no such city' } });
     const caught = await run(

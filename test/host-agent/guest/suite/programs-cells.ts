@@ -29,7 +29,7 @@ export function tool(name: string, more: Partial<ProgramTool> = {}): ProgramTool
 export function programsOf(kernel: () => Kernel) {
   const begin = (
     code: string,
-    { tools = [tool('weather.get')], answer = () => undefined }: ProgramOptions = {},
+    { tools = [tool('weather.get')], answer = () => undefined, arguments: given }: ProgramOptions = {},
   ) => {
     const output = new Output();
     const calls: SeenCall[] = [];
@@ -40,6 +40,7 @@ export function programsOf(kernel: () => Kernel) {
       onOutput: output.sink,
       program: {
         tools,
+        arguments: given,
         onCall: ({ call, name, arguments: text }) => {
           const seen = { call, name, arguments: JSON.parse(text) };
           calls.push(seen);
@@ -69,4 +70,5 @@ export function programsOf(kernel: () => Kernel) {
 interface ProgramOptions {
   tools?: ProgramTool[];
   answer?: Answerer;
+  arguments?: Record<string, unknown>;
 }

@@ -42,6 +42,13 @@ export function describePythonPrograms(guest: () => GuestUnderTest): void {
     expect(ended.calls.map((call) => call.arguments)).toEqual([args]);
   });
 
+  it('finds the data that it was begun with, and none where there is none', async () => {
+    const given = { rows: [1, 2.5, null], nested: { é: 'ü' } };
+    const ended = await run('tools.arguments', { arguments: given });
+    expect(ended.value).toBe("{'rows': [1, 2.5, None], 'nested': {'é': 'ü'}}");
+    expect((await run('tools.arguments')).value).toBe('{}');
+  });
+
   it('says what its tools are', async () => {
     const tools = [tool('weather.get'), tool('weather'), tool('send_mail', { parameters: null })];
     const { stdout, value } = await run(

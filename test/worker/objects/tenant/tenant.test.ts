@@ -131,3 +131,35 @@ describe('a token bucket', () => {
     expect(taken.granted).toBe(1);
   });
 });
+
+describe('rights that outlive their token', () => {
+  const DAY_MS = 86_400_000;
+  const owner = { tokenId: 'a-token', subject: 'alice', issuedAtMs: 0, apiKeyId: null };
+  const ends = async (name: string, about: Partial<typeof owner>) => {
+    const lease = await env.TENANT.getByName(name).leaseRequests(1, { owner: { ...owner, ...about } });
+    return lease.ok && lease.value.endsRights;
+  };
+
+  test('end with a revocation, however long ago, and not those that were given after it', async () => {
+    const nowMs = Date.now();
+    vi.useFakeTimers({ toFake: ['Date'], now: nowMs - 90 * DAY_MS });
+    const tenant = env.TENANT.getByName('long-rights');
+    await tenant.revokeSubject('alice');
+    await tenant.revokeToken('stolen');
+    vi.setSystemTime(nowMs);
+    expect(await tenant.leaseRequests(1)).toMatchObject({
+      value: { endsRights: false, standing: { bars: { tokens: [], subjects: [] } } },
+    });
+    expect(await ends('long-rights', { issuedAtMs: nowMs - 91 * DAY_MS })).toBe(true);
+    expect(await ends('long-rights', { issuedAtMs: nowMs - 89 * DAY_MS })).toBe(false);
+    expect(await ends('long-rights', { subject: 'bob', issuedAtMs: nowMs - 91 * DAY_MS })).toBe(false);
+    const stolen = { subject: 'bob', tokenId: 'stolen', issuedAtMs: nowMs - 91 * DAY_MS };
+    expect(await ends('long-rights', stolen)).toBe(true);
+    vi.useRealTimers();
+  });
+
+  test('end after four hundred days, for as long as revocations are known', async () => {
+    expect(await ends('old-rights', { issuedAtMs: Date.now() - 401 * DAY_MS })).toBe(true);
+    expect(await ends('old-rights', { issuedAtMs: Date.now() - 399 * DAY_MS })).toBe(false);
+  });
+});

@@ -16,6 +16,12 @@ export interface BarredCaller {
   apiKeyId: string | null;
 }
 
+/**
+ * Programs, runs and calls that wait for an approval go on with rights of a token long after its own end. What was taken
+ * back is known for as long as such rights last at most.
+ */
+export const RIGHTS_LIFETIME_MS = 400 * 86_400_000;
+
 /** Why the caller's token is refused; undefined where it is not. */
 export function barOf(bars: Bars, caller: BarredCaller): string | undefined {
   if (bars.tokens.includes(caller.tokenId)) return 'the token is revoked';
