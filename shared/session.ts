@@ -86,6 +86,9 @@ const MetadataSchema = z
 const LABEL_PART = '[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?';
 const LabelKeySchema = z.string().regex(new RegExp(`^${LABEL_PART}$`));
 const LabelValueSchema = z.string().regex(new RegExp(`^(?:${LABEL_PART})?$`));
+/** Where every sandbox keeps the session's files. */
+export const WORKDIR = '/workspace';
+
 /** Names with values by which sessions are found. */
 export const LabelsSchema = z
   .record(LabelKeySchema, LabelValueSchema)

@@ -4,6 +4,7 @@ import { openCgroups } from '../../host-agent/cgroup/open.ts';
 import { cgroupParent } from '../../scripts/development/host-agent-child.ts';
 import { type Program, ProgramSchema } from '../../shared/code-mode.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
+import { readReceipt, verifyChain } from '../../shared/receipt-verify.ts';
 import { RegisteredToolSchema } from '../../shared/registered-tool.ts';
 import { SessionSchema } from '../../shared/session.ts';
 import { useSession, useStack } from './stack.ts';
@@ -171,6 +172,64 @@ print("woken")
     used: { calls: 3 },
     execution: { stdout: 'woken\n', value: '([1, 2], 5000000, 3)', error: null },
   });
+});
+
+test('a program calls registered functions, at once and in turn, in interpreters of their own', async () => {
+  const register = (name: string, language: string, code: string) =>
+    stack().api.json(RegisteredToolSchema, 'PUT', `/v1/tools/${name}`, {
+      body: { description: 'x', kind: 'code', language, code },
+    });
+  await register(
+    'square',
+    'python',
+    'def main(n):\n    print("squaring")\n    if n < 0:\n        raise ValueError("negative")\n    return {"n": n * n}\n',
+  );
+  await register('spin', 'python', 'def main():\n    while True: pass\n');
+  await register('in-node', 'javascript', 'const main = () => 1;');
+  const code = `
+import asyncio
+n = 7
+squares = await asyncio.gather(*[tools.aio.square(n=n) for n in range(5)])
+errors = []
+for name, arguments in [("square", {"n": -1}), ("in-node", {}), ("square", {"n": "x"})]:
+    try:
+        tools.call(name, arguments)
+    except ToolError as error:
+        errors.append((error.code, error.message))
+open("seen.txt", "w").write("x")
+([one["n"] for one in squares], n, errors)`;
+  const ended = await post('', { language: 'python', code });
+  expect(ended.execution.error).toBeNull();
+  expect(ended.execution.value).toContain('([0, 1, 4, 9, 16], 7, ');
+  expect(ended.execution.value).toContain("('tool_failed', 'ValueError: negative')");
+  expect(ended.execution.value).toContain('node: not found');
+  expect(ended.execution.stdout).toBe('');
+  const { receipts, keys } = await session().receipts();
+  const receiptsOfCalls = new Map(
+    receipts.map((envelope) => {
+      const read = readReceipt(envelope);
+      if (!read.ok) throw new Error(read.detail);
+      return [read.value.receipt.execution_id, read.value.receipt];
+    }),
+  );
+  expect(await verifyChain(receipts, keys, session().id)).toMatchObject({ ok: true });
+  expect(receiptsOfCalls.get(ended.calls[0]?.execution_id ?? '')).toMatchObject({
+    tool: 'shell',
+    status: 'succeeded',
+  });
+  const inner = await session().execution(ended.calls[0]?.execution_id ?? '');
+  expect(inner).toMatchObject({
+    tool_name: 'square',
+    parent_execution_id: ended.program_id,
+    stderr: 'squaring\n',
+  });
+  // A call goes with its program.
+  const spinning = await post('', { language: 'python', code: 'tools.spin()', detach: true });
+  const { calls } = await reached(spinning, 'the call', (now) => now.calls[0]?.status === 'running');
+  await post(`/${spinning.program_id}/cancel`, {});
+  await reached(spinning, 'the end', ({ status }) => isTerminal(status));
+  const stopped = await session().ended(calls[0]?.execution_id ?? '', WAIT_MS);
+  expect(['interrupted', 'cancelled']).toContain(stopped.status);
 });
 
 describe('the host', () => {

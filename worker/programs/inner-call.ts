@@ -8,10 +8,13 @@ import { isSchema } from '../formats/json-schema.ts';
 import { withoutAbsent } from '../formats/nulls.ts';
 import { parseStrictJson } from '../json/strict-json.ts';
 import { Refusal } from '../middleware/refusal.ts';
+import { requireFit } from '../tools/check-call.ts';
+import { codeCommand } from '../tools/code-cell.ts';
 import type { EdgePerformance, ResolveContext } from '../tools/performance.ts';
 import { definitionOf } from '../tools/registered.ts';
 import {
   checkStored,
+  finished,
   identityOf,
   resolveStored,
   storedTools,
@@ -36,6 +39,8 @@ export type InnerCallPlan =
   | ({ by: 'approver'; identity: ToolIdentity; timeoutMs: number } & Common)
   /** Whoever began the program. */
   | ({ by: 'caller' } & Common)
+  /** A shell of the session, beside the program. */
+  | ({ by: 'session'; call: CodeCall; finish: (execution: Execution) => Execution } & Common)
   | ({
       by: 'gateway';
       mayRepeat: boolean;
@@ -49,6 +54,13 @@ export interface AskedCall {
   arguments: string;
   /** Digest of the tool for which an approval was given. */
   approved: string | null;
+}
+
+/** A registered function, as a command of the shell. */
+export interface CodeCall {
+  command: string;
+  timeoutMs: number;
+  calledAs: { name: string; version: string };
 }
 
 export async function planInnerCall(
@@ -99,7 +111,13 @@ async function plan(
     return { by: 'approver', identity, timeoutMs: tool.timeout_ms, ...common };
   }
   if (tool.kind === 'client') return { by: 'caller', ...common };
-  if (tool.kind === 'code') return refused(notHere(tool.name));
+  if (tool.kind === 'code') {
+    const command = codeCommand(tool, given);
+    requireFit({ command }, 'arguments');
+    const calledAs = { name: tool.name, version: tool.version };
+    const codeCall = { command, timeoutMs: tool.timeout_ms, calledAs };
+    return { by: 'session', call: codeCall, finish: (execution) => finished(tool, execution), ...common };
+  }
   const resolved = resolveStored(context, { call, stored }, place);
   if (resolved.performance === undefined) {
     throw new Refusal(failure('tool_unavailable', `${name} cannot be called from a program`));
@@ -128,13 +146,6 @@ function atHand(name: string): CallError {
   return {
     code: 'tool_unavailable',
     message: `${name} is at hand in the program itself: ${instead[name] ?? ''}`,
-  };
-}
-
-function notHere(name: string): CallError {
-  return {
-    code: 'tool_unavailable',
-    message: `${name} runs in this session, which is busy with the program: call it outside of the program, or write the function as part of it`,
   };
 }
 

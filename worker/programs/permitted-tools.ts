@@ -82,8 +82,7 @@ async function allOf(context: ResolveContext): Promise<RegisteredTool[]> {
   return listed.tools.filter((tool) => isPermitted(context, tool));
 }
 
-/** A function runs in the session that the program keeps busy. */
 function isPermitted({ principal }: ResolveContext, tool: RegisteredTool): boolean {
   const guard = { requiredScopes: tool.required_scopes, category: tool.category };
-  return mayUse(principal, guard) && mayBeCalledBy('code', tool.allowed_callers) && tool.kind !== 'code';
+  return mayUse(principal, guard) && mayBeCalledBy('code', tool.allowed_callers);
 }

@@ -2,7 +2,9 @@
  * The cell that calls a registered function. Its source runs in a namespace of its own, so that calls neither see nor
  * leave variables of the session; arguments come by value, and what it gives is JSON: the value of the cell.
  */
+import * as z from 'zod';
 import type { RegisteredTool } from '../../shared/registered-tool.ts';
+import { WORKDIR } from '../../shared/session.ts';
 
 type CodeTool = Extract<RegisteredTool, { kind: 'code' }>;
 
@@ -14,18 +16,85 @@ export interface CodeCell {
 }
 
 export function codeCell(tool: CodeTool, args: Record<string, unknown>): CodeCell {
-  const call = {
-    source: tool.code,
-    arguments: JSON.stringify(args),
-    function: tool.function ?? '',
-    tool: tool.name,
-  };
+  const call = callOf(tool, args);
   if (tool.language === 'python') {
     const scope = JSON.stringify({ ...call, launch: PYTHON_LAUNCH });
     return { tool: 'python', code: `(lambda s: (exec(s["launch"], s), s["answer"])[1])(${scope})` };
   }
   return { tool: 'node', code: `await (${JAVASCRIPT_LAUNCH})(${JSON.stringify(call)})` };
 }
+
+function callOf(tool: CodeTool, args: Record<string, unknown>) {
+  return {
+    source: tool.code,
+    arguments: JSON.stringify(args),
+    function: tool.function ?? '',
+    tool: tool.name,
+  };
+}
+
+/**
+ * The same in an interpreter of its own, as a command of the shell: for a program, whose kernel is busy with it. Standard
+ * output is `{"result": …}` or `{"error": {"name", "message"}}`; what the function prints goes to standard error.
+ */
+export function codeCommand(tool: CodeTool, args: Record<string, unknown>): string {
+  const call = callOf(tool, args);
+  const [interpreter, script] =
+    tool.language === 'python'
+      ? ['python3', pythonScript(JSON.stringify({ ...call, launch: PYTHON_LAUNCH }))]
+      : ['node', javascriptScript(JSON.stringify(call))];
+  // The subshell leaves the working directory of the session alone. No line of a script is the mark: JSON has no lines.
+  return `(cd ${WORKDIR} && exec ${interpreter} - 3>&1 1>&2 <<'${MARK}'\n${script}\n${MARK}\n)`;
+}
+
+/** What such a command wrote as its answer; undefined where it wrote none. */
+export function codeAnswer(stdout: string): z.infer<typeof CodeAnswerSchema> | undefined {
+  try {
+    return CodeAnswerSchema.safeParse(JSON.parse(stdout)).data;
+  } catch {
+    return undefined;
+  }
+}
+
+const CodeAnswerSchema = z.union([
+  z.strictObject({ result: z.unknown() }),
+  z.strictObject({ error: z.strictObject({ name: z.string(), message: z.string() }) }),
+]);
+
+const MARK = 'END-OF-SCRIPT';
+const MAX_ERROR_CHARACTERS = 4_000;
+
+const pythonScript = (scope: string) => `
+import json, sys, traceback
+scope = ${scope}
+code = 0
+try:
+    exec(scope["launch"], scope)
+    given = '{"result": ' + scope["answer"].text + '}'
+except BaseException as error:
+    traceback.print_exc()
+    given = json.dumps({"error": {"name": type(error).__name__, "message": str(error)[:${MAX_ERROR_CHARACTERS}]}})
+    code = 1
+with open(3, "w", encoding="utf-8") as answer:
+    answer.write(given)
+sys.exit(code)`;
+
+const javascriptScript = (call: string) => `
+(async () => {
+  let given;
+  let code = 0;
+  try {
+    const answer = await (${JAVASCRIPT_LAUNCH})(${call});
+    given = '{"result": ' + answer[Symbol.for('nodejs.util.inspect.custom')]() + '}';
+  } catch (error) {
+    console.error(error);
+    const message = String(error?.message ?? error).slice(0, ${MAX_ERROR_CHARACTERS});
+    given = JSON.stringify({ error: { name: String(error?.name ?? 'Error'), message } });
+    code = 1;
+  }
+  require('node:fs').writeFileSync(3, given);
+  process.exit(code);
+})();`;
 
 const PYTHON_LAUNCH = `
 import asyncio, inspect, json, linecache, types

@@ -157,7 +157,7 @@ function requireValid(tool: RegisteredTool, args: Record<string, unknown>, path:
 }
 
 /** A tool that says what it gives, and gives something else, has failed: whoever reads on by its schema would stumble. */
-function finished(tool: RegisteredTool, execution: Execution): Execution {
+export function finished(tool: RegisteredTool, execution: Execution): Execution {
   if (tool.output_schema === undefined || execution.status !== 'succeeded') return execution;
   const compiled = compileSchema(tool.output_schema);
   const checked = compiled.ok ? compiled.schema.check(execution.structured ?? null, 'structured') : undefined;

@@ -238,18 +238,10 @@ describe('a program', () => {
     ['shell', { command: 'ls' }, 'tool_unavailable'],
     ['people.ask', {}, 'invalid_arguments'],
     ['people.ask', { question: 1 }, 'invalid_arguments'],
-    ['sums', {}, 'tool_unavailable'],
     ['guarded', {}, 'tool_not_found'],
     ['off', {}, 'tool_unavailable'],
     ['only-direct', {}, 'tool_unavailable'],
   ])('is refused a call of %s with %j', async (name, args, code) => {
-    await register({
-      name: 'sums',
-      description: 'x',
-      kind: 'code',
-      language: 'python',
-      code: 'def sums(): return 1',
-    });
     await register({ ...ASK, name: 'guarded', required_scopes: ['tools:secret'] });
     await register({ ...ASK, name: 'off', disabled: true });
     await register({ ...ASK, name: 'only-direct', allowed_callers: ['direct'] });

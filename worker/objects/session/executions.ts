@@ -119,6 +119,7 @@ export class Executions {
       tool: tool.data,
       toolVersion: BUILT_IN_TOOLS[tool.data].version,
       calledAs: input.calledAs ?? null,
+      parentId: input.parentId ?? null,
       arguments: given.text,
       argsSha256: given.sha256,
       timeoutMs: input.body.timeout_ms,

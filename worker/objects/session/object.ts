@@ -72,6 +72,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
         port: {
           ephemeralEnded: () => ctx.waitUntil(endSession(this.#parts, env, 'session_ended')),
           moved: () => ctx.waitUntil(recordInTenant(this.#parts, env)),
+          runInner: (input) => this.#runInner(input),
           hostLost: () => ctx.waitUntil(loseHost(this.#parts, env)),
           // The object has no parts yet when this is found.
           takeBack: (record) => ctx.waitUntil(takeBack(this.#parts, record)),
@@ -133,6 +134,14 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     const woken = await wakeFor(this.#parts, input);
     if (!woken.ok) return woken;
     return accept(this.#parts, input, { arguments: { text, sha256 }, relay });
+  }
+
+  async #runInner(input: ExecuteInput): Promise<Outcome<Execution>> {
+    const { executions } = this.#parts;
+    const known = input.executionId === undefined ? undefined : executions.find(input.executionId);
+    if (known !== undefined) return executions.wait(known);
+    const accepted = await this.#accept(input, 'bounded');
+    return accepted.ok ? executions.wait(accepted.value) : accepted;
   }
 
   async beginProgram(input: ExecuteInput, facts: ProgramFacts): Promise<Outcome<Program>> {
@@ -225,11 +234,9 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
         ? success({ execution_id: null })
         : failure('not_found', 'no such execution');
     }
-    if (isToBeSent(record)) {
-      executions.end(record, { status: 'cancelled', reason: 'interrupted' });
-      return success({ execution_id: record.executionId });
-    }
-    const interrupted = await this.#awake(() => dispatch.interrupt(record));
+    const interrupted = isToBeSent(record)
+      ? await this.#parts.stop(record)
+      : await this.#awake(() => this.#parts.stop(record));
     return interrupted.ok ? success({ execution_id: record.executionId }) : interrupted;
   }
 

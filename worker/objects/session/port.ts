@@ -38,6 +38,8 @@ export const ExecuteInputSchema = z.strictObject({
   requestId: z.string(),
   /** Of a call that waited elsewhere under this id; a new one without it. */
   executionId: ExecutionIdSchema.optional(),
+  /** The program that makes the call. */
+  parentId: ExecutionIdSchema.optional(),
   /** When the front received the request, in milliseconds since the epoch. */
   admittedMs: z.number(),
 });

@@ -112,6 +112,8 @@ export const ExecutionRecordSchema = z.object({
   tool: z.string(),
   toolVersion: z.string(),
   calledAs: json(CalledAsSchema).nullable(),
+  /** The program that made the call. */
+  parentId: z.string().nullable(),
   /** JSON; gone once the execution has ended. */
   arguments: z.string().nullable(),
   argsSha256: z.string(),

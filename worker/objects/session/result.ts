@@ -50,6 +50,7 @@ export function executionView(record: ExecutionRecord, store: SessionStore, opti
     execution_id: record.executionId,
     session_id: options.sessionId,
     tool_name: record.calledAs?.name ?? record.tool,
+    ...(record.parentId === null ? {} : { parent_execution_id: record.parentId }),
     status: record.status,
     exit_code: record.exitCode,
     signal: record.signal,

@@ -1,5 +1,6 @@
 /** The parts of a session object, wired: what happens when the link, the sandbox or an execution changes. */
-import { type Failure, failure } from '../../../shared/errors.ts';
+import { type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
+import type { Execution } from '../../../shared/execution.ts';
 import type { Configuration } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import type { Account } from './account/account.ts';
@@ -16,6 +17,7 @@ import { Intake } from './intake.ts';
 import { SessionLink } from './link.ts';
 import { EventLogs } from './logs.ts';
 import { Pausing } from './pausing.ts';
+import type { ExecuteInput } from './port.ts';
 import { Programs } from './programs/programs.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { Recovery } from './recovery.ts';
@@ -42,6 +44,8 @@ export interface RuntimePort {
   hostLost(): void;
   /** The session is paused, or runs again. */
   moved(): void;
+  /** A call of a program that runs beside it. */
+  runInner(input: ExecuteInput): Promise<Outcome<Execution>>;
   /** An eviction came while the session was ending. */
   endingInterrupted(): void;
   /** What this execution did is to be taken back. */
@@ -198,7 +202,14 @@ export class SessionRuntime {
           this.look();
         },
         look: () => this.look(),
-        stop: (record) => void this.dispatch.interrupt(record),
+        stop: (record) => void this.stop(record),
+        // One that is taken back when it fails is alone; a host without lanes runs one thing after the other.
+        runsBeside: ({ rollback }) => !rollback && (this.link.hasLanes || !this.link.isUp),
+        runInner: (input) => this.#port.runInner(input),
+        stopInner: (executionId) => {
+          const record = this.executions.open.find((open) => open.executionId === executionId);
+          if (record !== undefined) void this.stop(record);
+        },
         answered: () => void this.waking.wake(),
       },
     });
@@ -463,6 +474,13 @@ export class SessionRuntime {
     this.deadlines.disarm(record);
     if (record.grants.length < MAX_SANDBOXES_TRIED) this.executions.sendAgain(record);
     else this.executions.end(record, { status: 'refused', reason: 'sandbox_failed' });
+  }
+
+  /** What was not sent yet never is. */
+  async stop(record: ExecutionRecord): Promise<Outcome<null>> {
+    if (!isToBeSent(record)) return this.dispatch.interrupt(record);
+    this.executions.end(record, { status: 'cancelled', reason: 'interrupted' });
+    return success(null);
   }
 
   #giveUp(record: ExecutionRecord): void {

@@ -1,12 +1,9 @@
 /** The session as the API shows it. */
 import { networkView } from '../../../shared/network.ts';
-import type { Session } from '../../../shared/session.ts';
+import { type Session, WORKDIR } from '../../../shared/session.ts';
 import type { SessionListEntry } from '../tenant/port.ts';
 import { expiryOf } from './agenda.ts';
 import type { ExecutionRecord, SessionRecord } from './records.ts';
-
-/** Where every sandbox keeps the session's files. */
-const WORKDIR = '/workspace';
 
 export function sessionView(record: SessionRecord, open: readonly ExecutionRecord[], total: number): Session {
   const { facts } = record;

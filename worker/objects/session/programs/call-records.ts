@@ -31,7 +31,8 @@ export class CallRecords {
     { status, given }: { status: TerminalStatus; given: Given },
   ): void {
     const { made, finishedAtMs } = row;
-    if (made === null || finishedAtMs === null) return;
+    // What ran in the session has the receipt of its host.
+    if (made === null || made.by === 'session' || finishedAtMs === null) return;
     this.#parts.receipts.add({
       execution_id: executionIdOfCall(row.callId),
       parent: { execution_id: executionId, call: numberOf(row) },

@@ -6,7 +6,7 @@ import { APPROVAL_LIFETIME_MS } from '../../../../shared/approval.ts';
 import { type CallError, MAX_CALL_ARGUMENTS_BYTES, type ToolResult } from '../../../../shared/code-mode.ts';
 import { utf8 } from '../../../../shared/encoding.ts';
 import { type Outcome, success } from '../../../../shared/errors.ts';
-import type { StreamEvent } from '../../../../shared/execution.ts';
+import type { Execution, StreamEvent } from '../../../../shared/execution.ts';
 import { newId } from '../../../../shared/ids.ts';
 import { isTerminal, type TerminalStatus } from '../../../../shared/lifecycle.ts';
 import { HOST_ANSWER_GRACE_MS } from '../../../../shared/limits.ts';
@@ -20,7 +20,7 @@ import type { EdgeReceipts } from '../edge-receipts/edge-receipts.ts';
 import type { Executions } from '../executions.ts';
 import type { ProgramFrame } from '../intake.ts';
 import type { EventLogs } from '../logs.ts';
-import type { ApprovalDecision } from '../port.ts';
+import type { ApprovalDecision, ExecuteInput } from '../port.ts';
 import type { ExecutionRecord } from '../records.ts';
 import type { SessionRow } from '../session-row.ts';
 import { ProgramAdmission } from './admission.ts';
@@ -28,6 +28,7 @@ import { notAllowed, ProgramApprovals } from './approvals.ts';
 import { Attendance } from './attendance.ts';
 import { chargeCall, chargeResult, spentBefore } from './budget.ts';
 import { CallRecords } from './call-records.ts';
+import { codeExecution, givenByCode } from './code-call.ts';
 import { AnswerDelivery, type SendAnswer } from './delivery.ts';
 import { answerText, givenAnswers } from './given-answers.ts';
 import type { ProgramFacts } from './port.ts';
@@ -48,6 +49,11 @@ export interface ProgramsPort {
   /** The time to look at calls may have changed. */
   look(): void;
   stop(record: ExecutionRecord): void;
+  /** Whether anything can run beside this program. */
+  runsBeside(record: ExecutionRecord): boolean;
+  /** Runs a call of a program beside it; resolves at its end. One that is known by its id is not begun again. */
+  runInner(input: ExecuteInput): Promise<Outcome<Execution>>;
+  stopInner(executionId: string): void;
   /** There is an answer for a program: a session that is suspended is woken for it. */
   answered(): void;
 }
@@ -125,7 +131,8 @@ export class Programs {
         void this.#askApproval(record, program, row);
       }
       for (const row of this.store.callsIn(record.n, ['received', 'running'])) {
-        if (row.status === 'received' || row.mayRepeat) void this.#perform(record, program, row);
+        const isToPerform = row.status === 'received' || row.mayRepeat || row.made?.by === 'session';
+        if (isToPerform) void this.#perform(record, program, row);
         else this.#answer(record, row, { status: 'unknown', error: END_NOT_SEEN });
       }
     }
@@ -196,7 +203,7 @@ export class Programs {
     try {
       const plan = await this.#plan(program, row);
       const admitted =
-        plan.by === 'gateway' || plan.by === 'approver'
+        plan.by !== 'nobody' && plan.by !== 'caller'
           ? await this.#admission.admit(record.n, this.#owner(program))
           : success(null);
       // Meanwhile the program may have ended.
@@ -212,6 +219,7 @@ export class Programs {
       const spent = chargeCall(this.store, record.n, { row, writes: plan.writes });
       if (spent !== undefined) this.#beyondBudget(record, row, spent);
       else if (plan.by === 'caller') this.#ask(record, program, row, plan);
+      else if (plan.by === 'session') await this.#run(record, row, plan);
       else if (plan.by === 'approver') await this.#awaitApproval(record, program, row, plan);
       else await this.#call(record, row, plan);
     } catch (problem: unknown) {
@@ -330,6 +338,29 @@ export class Programs {
     const given = givenBy(execution);
     const outcome = isTerminal(execution.status) ? execution.status : 'unknown';
     this.#answer(record, row, { status: 'error' in given ? 'failed' : 'succeeded', outcome, ...given });
+  }
+
+  /** As an execution of its own, by the id of the call: asked for again it is the same. */
+  async #run(
+    record: ExecutionRecord,
+    row: CallRow,
+    { call, finish, argsSha256, toolVersion }: Extract<InnerCallPlan, { by: 'session' }>,
+  ): Promise<void> {
+    if (!this.#port.runsBeside(record)) {
+      this.#answer(record, row, { status: 'refused', error: NOT_BESIDE });
+      return;
+    }
+    const { timeoutMs } = call;
+    const made = { by: 'session' as const, toolVersion, argsSha256, timeoutMs, startedAtMs: Date.now() };
+    this.store.patchCall(row, { status: 'running', made });
+    const executionId = executionIdOfCall(row.callId);
+    const controller = new AbortController();
+    this.#underWay.set(row.id, controller);
+    controller.signal.addEventListener('abort', () => this.#port.stopInner(executionId));
+    const ran = await this.#port.runInner(codeExecution(record, { call, executionId, row: this.#row }));
+    this.#underWay.delete(row.id);
+    const given = ran.ok ? givenByCode(ran.value, finish) : { error: errorOf(ran) };
+    this.#answer(record, row, { status: 'error' in given ? 'failed' : 'succeeded', ...given });
   }
 
   /** Answers of the caller. */
@@ -474,6 +505,11 @@ export class Programs {
     );
   }
 }
+
+const NOT_BESIDE: CallError = {
+  code: 'tool_unavailable',
+  message: 'the tool runs in this session, in which nothing runs beside this program',
+};
 
 const END_NOT_SEEN: CallError = {
   code: 'unknown',
