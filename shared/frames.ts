@@ -246,6 +246,8 @@ export const ControlLinkUpSchema = z.discriminatedUnion('type', [
     sandboxes: z.int().min(0),
     capacity: z.strictObject({ sandboxes: z.int().min(0) }),
     degraded: z.boolean(),
+    /** The operator of the machine wants it empty. Left out while that is not so: edges before this one do not know it. */
+    draining: z.literal(true).optional(),
     host_time_ms: z.int().min(0).optional(),
   }),
   /** All images that the host has now, instead of those that it told before. */

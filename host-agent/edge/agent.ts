@@ -177,8 +177,8 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
       return attachments.isDraining;
     },
     set isDraining(isDraining) {
-      if (isDraining === attachments.isDraining) return;
-      attachments.isDraining = isDraining;
+      if (isDraining === attachments.isToBeEmpty) return;
+      attachments.drainForMachine(isDraining);
       log.info({ event: isDraining ? 'draining' : 'taking_sandboxes' });
     },
     async stop(patienceMs = 0, hurrying) {

@@ -27,6 +27,7 @@ export class Attachments {
   #isStopped = false;
   #isDraining = false;
   #isDrainedByEdge = false;
+  #isToBeEmpty = false;
   #lease: LeaseState = 'held';
 
   constructor(options: AttachmentsOptions) {
@@ -41,6 +42,17 @@ export class Attachments {
   set isDraining(isDraining: boolean) {
     this.#isDraining = isDraining;
     this.#options.onChange();
+  }
+
+  /** Whether the edge is asked to take its sessions elsewhere: an agent that stops ends them where they are. */
+  get isToBeEmpty(): boolean {
+    return this.#isToBeEmpty;
+  }
+
+  /** As the operator of this machine wants it. */
+  drainForMachine(isDraining: boolean): void {
+    this.#isToBeEmpty = isDraining;
+    this.isDraining = isDraining;
   }
 
   /** As the operator of the edge wants it, beside what is wanted on this machine. */

@@ -6,6 +6,7 @@ import {
   ControlLinkDownSchema,
   type ControlLinkUp,
   encodeFrame,
+  OLDEST_PROTOCOL_VERSION,
 } from '../../shared/frames.ts';
 import type { GrantClaims } from '../../shared/grant.ts';
 import { SessionIdSchema, TenantSchema } from '../../shared/ids.ts';
@@ -49,6 +50,8 @@ export class ControlLink {
   #frames: Promise<void> = Promise.resolve();
   #waitingFrames = 0;
   #connectionCount = 0;
+  /** What both ends of this connection speak. */
+  #protocol = OLDEST_PROTOCOL_VERSION;
   #commandsAtOnce = 0;
   #offeredImages: SandboxRuntimeFacts['images'] | undefined;
   #clockAheadMs: number | null = null;
@@ -120,6 +123,7 @@ export class ControlLink {
       // A host that takes no more is a full one: every edge understands that.
       capacity: { sandboxes: attachments.isDraining ? attachments.count : facts.capacity },
       degraded: isDegraded(),
+      ...(attachments.isToBeEmpty && this.#protocol > OLDEST_PROTOCOL_VERSION ? { draining: true } : {}),
       host_time_ms: Date.now(),
     });
   }
@@ -170,7 +174,10 @@ export class ControlLink {
       case 'welcome':
       case 'key_set':
         if (this.#socket.isEstablished === (header.type === 'welcome')) return `${header.type} out of order`;
-        if (header.type === 'welcome') this.#compareClocks(header.edge_time_ms);
+        if (header.type === 'welcome') {
+          this.#protocol = header.protocol ?? OLDEST_PROTOCOL_VERSION;
+          this.#compareClocks(header.edge_time_ms);
+        }
         return this.#takeKeySet(header.key_set);
       case 'drain':
         this.#options.attachments.drainForEdge(header.draining);

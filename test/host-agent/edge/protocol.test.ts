@@ -38,6 +38,22 @@ describe('F22 a host', () => {
     expect((await session.peer.finished(grant.claims.exec ?? '')).outcome.status).toBe('succeeded');
   });
 
+  test('that is drained on its machine says so with its load, until it is not', async () => {
+    await host.attach();
+    const load = (what: string, isDraining: boolean) =>
+      host.edge.changes.until(what, () => {
+        const last = host.edge.control.findLast((frame) => frame.type === 'load');
+        return last?.type === 'load' && (last.draining ?? false) === isDraining ? last : undefined;
+      });
+    host.agent.isDraining = true;
+    expect(await load('a host that drains', true)).toMatchObject({
+      sandboxes: 1,
+      capacity: { sandboxes: 1 },
+    });
+    host.agent.isDraining = false;
+    expect((await load('a host that takes some again', false)).capacity.sandboxes).toBeGreaterThan(1);
+  });
+
   test('that its edge drains takes no new sandbox, keeps what it has, and takes some again', async () => {
     await host.attach();
     host.edge.sendControl({ type: 'drain', draining: true });

@@ -181,6 +181,7 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     frame: Extract<ControlLinkUp, { type: 'load' }>,
   ): Promise<void> {
     const nowMs = Date.now();
+    await this.#takeOwnWish(state, frame.draining ?? false);
     const load: Load = {
       sandboxes: frame.sandboxes,
       capacity: frame.capacity.sandboxes,
@@ -198,6 +199,22 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     if (draining) this.ctx.waitUntil(this.#moveSessions());
   }
 
+  /** `sandgate-host drain` on the machine: the same as an operator's word here, for as long as its agent says so. */
+  async #takeOwnWish({ hostId, pool }: ControlSocketState, draining: boolean): Promise<void> {
+    if (draining === this.#store.isDrainingItself()) return;
+    this.#store.setDrainingItself(draining);
+    logInfo('host_drains_itself', { host_id: hostId, draining });
+    // An operator of the edge who wants the same has said so to the pool.
+    if (!draining && this.#store.isDraining()) return;
+    try {
+      await this.env.POOL.getByName(pool).markHost({ hostId, faults: { draining } });
+    } catch (error: unknown) {
+      // It is full for the pool all the same.
+      logWarning('drain_not_marked', { host_id: hostId, detail: messageOf(error) });
+    }
+    if (draining) this.ctx.waitUntil(this.#moveSessions());
+  }
+
   /** A few at a time: each takes what its host and the storage can do. One that stays does not hold the others. */
   async #moveSessions(): Promise<void> {
     const hostId = this.#store.host()?.host_id;
@@ -205,7 +222,7 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     const rows = this.#store.sessions(MAX_MOVED);
     const move = async (): Promise<void> => {
       for (let row = rows.shift(); row !== undefined; row = rows.shift()) {
-        if (!this.#store.isDraining()) return;
+        if (!this.#store.isDraining() && !this.#store.isDrainingItself()) return;
         try {
           await this.#session(row).hostDraining({ hostId });
         } catch (error: unknown) {

@@ -15,6 +15,8 @@ CREATE TABLE IF NOT EXISTS session (tenant TEXT NOT NULL, session_id TEXT NOT NU
   WITHOUT ROWID;
 -- What the operator wants of the host, connected or not.
 CREATE TABLE IF NOT EXISTS wish (id INTEGER PRIMARY KEY CHECK (id = 1), draining INTEGER NOT NULL);
+-- What the operator of its machine wants, as its agent said last.
+CREATE TABLE IF NOT EXISTS own_wish (id INTEGER PRIMARY KEY CHECK (id = 1), draining INTEGER NOT NULL);
 -- When sessions refused what the host signed.
 CREATE TABLE IF NOT EXISTS refused_receipt (at_ms INTEGER NOT NULL);
 `;
@@ -70,6 +72,18 @@ export class HostStore {
       'INSERT INTO wish (id, draining) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET draining = ?1',
       draining ? 1 : 0,
     );
+  }
+
+  /** As the operator of the machine wants it, and its agent says. */
+  setDrainingItself(draining: boolean): void {
+    this.#sql.exec(
+      'INSERT INTO own_wish (id, draining) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET draining = ?1',
+      draining ? 1 : 0,
+    );
+  }
+
+  isDrainingItself(): boolean {
+    return this.#sql.exec('SELECT draining FROM own_wish').toArray()[0]?.draining === 1;
   }
 
   isDraining(): boolean {

@@ -1,5 +1,8 @@
 /** A host that is drained becomes empty: its sessions go elsewhere, with what runs in them. */
+import { runInDurableObject } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { OperatorHostSchema } from '../../../../shared/host-api.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import { type HostDouble, startAmong } from '../../../fixtures/host-double/host-double.ts';
 
@@ -47,7 +50,59 @@ async function view({ stub }: TestSession) {
   return described.value;
 }
 
+/** As an agent says it whose machine is drained by `sandgate-host drain`. */
+function say(draining: boolean): void {
+  host.sendControl({
+    type: 'load',
+    sandboxes: host.sessions.size,
+    capacity: { sandboxes: draining ? host.sessions.size : host.capacity },
+    degraded: false,
+    ...(draining ? { draining } : {}),
+  });
+}
+
+async function faults(): Promise<string[]> {
+  const path = `/v1/hosts/${host.hostId}`;
+  const { json } = await api('GET', path, { token: OPERATOR_TOKEN });
+  return OperatorHostSchema.parse(json).faults;
+}
+
 describe('draining a host', () => {
+  test('from its machine moves its sessions as an operator of the edge does, until it takes some again', async () => {
+    const [idle, busy] = [await open(), await open()];
+    const waiting = busy.stub.execute(call('x'));
+    await host.until(() => running.length === 1);
+    const other = await connect();
+    say(true);
+    for (const session of [idle, busy]) {
+      await vi.waitFor(
+        async () => expect(await view(session)).toMatchObject({ state: 'running', host_id: other.hostId }),
+        { timeout: 10_000 },
+      );
+    }
+    await running[0]?.finish();
+    expect(await waiting).toMatchObject({ value: { status: 'succeeded', state_lost: false } });
+    expect(await faults()).toEqual(['draining']);
+    say(false);
+    await vi.waitFor(async () => expect(await faults()).toEqual([]));
+  });
+
+  test('from its machine ends there, and goes on where the operator of the edge wants it too', async () => {
+    const saidByHost = () =>
+      runInDurableObject(env.HOST.get(env.HOST.idFromName(host.hostId)), (_object, { storage }) =>
+        storage.sql.exec('SELECT draining FROM own_wish').toArray(),
+      );
+    say(true);
+    await vi.waitFor(async () => expect(await faults()).toEqual(['draining']));
+    await drain();
+    say(false);
+    await vi.waitFor(async () => expect(await saidByHost()).toEqual([{ draining: 0 }]));
+    expect(await faults()).toContain('draining');
+    const answer = await api('POST', `/v1/hosts/${host.hostId}/uncordon`, { token: OPERATOR_TOKEN });
+    expect(answer.status, answer.text).toBe(200);
+    expect(await faults()).toEqual([]);
+  });
+
   test('moves its sessions to another one, also in the middle of a call', async () => {
     const [idle, busy] = [await open(), await open()];
     const waiting = busy.stub.execute(call('x'));
