@@ -7,7 +7,7 @@ import {
   RemoteKeys,
 } from '../../../worker/identity/remote-keys.ts';
 import { importVerificationKey } from '../../../worker/identity/verification-key.ts';
-import { privateJwk, publicJwk, tokenOf } from '../fixture-issuer.ts';
+import { nowS, privateJwk, publicJwk, tokenOf } from '../fixture-issuer.ts';
 import { api, request } from '../harness/api.ts';
 
 const URL_OF_KEYS = 'https://issuer.test/keys';
@@ -173,4 +173,50 @@ describe('A09: the gateway', () => {
     expect(fetched).toHaveBeenCalledTimes(2);
     expect((await api('GET', '/v1/sessions', { token: good })).status).toBe(200);
   });
+});
+
+describe('F25: an issuer that fails for an hour', () => {
+  const claims = () => ({ iss: 'https://remote.test', exp: nowS() + 600 });
+  const ask = async (kid = 'remote') =>
+    request('GET', '/v1/sessions', {
+      token: await tokenOf({ key: 'remote', claims: claims(), header: { kid } }),
+    });
+  let startMs = Date.now() + 3_600_000;
+
+  test.each([
+    ['does not answer', async () => Promise.reject(new TypeError('down'))],
+    ['answers with an error', async () => Response.json({ keys: [publicJwk('remote')] }, { status: 503 })],
+    ['gives a page', async () => new Response('<html>')],
+    ['gives keys of another shape', async () => Response.json({ keys: 'none' })],
+    ['gives no key', async () => Response.json({ keys: [] })],
+    [
+      'gives keys that cannot verify',
+      async () => Response.json({ keys: [{ kty: 'oct', k: 'c2VjcmV0', kid: 'remote' }] }),
+    ],
+  ])(
+    'and %s: the last good keys serve on, an unknown one is refused, and each failure is told',
+    async (_name, fail) => {
+      const publish = async () => Response.json({ keys: [publicJwk('remote')] });
+      const fetched = vi.spyOn(globalThis, 'fetch').mockImplementation(publish);
+      const warned = vi.spyOn(console, 'warn').mockImplementation(() => {});
+      startMs += 4 * 3_600_000;
+      vi.useFakeTimers({ toFake: ['Date'], now: startMs });
+      expect((await ask()).status).toBe(200);
+      fetched.mockClear();
+      fetched.mockImplementation(fail);
+      for (let minute = 1; minute <= 60; minute += 1) {
+        vi.setSystemTime(startMs + minute * 60_000);
+        expect((await ask()).status, `minute ${minute}`).toBe(200);
+        if (minute % 10 === 0) expect((await ask(`unknown-${minute}`)).status).toBe(401);
+      }
+      const asked = fetched.mock.calls.length;
+      expect(asked).toBeGreaterThan(10);
+      expect(asked).toBeLessThanOrEqual(120);
+      const alerts = warned.mock.calls.filter(([line]) => String(line).includes('jwks_fetch_failed'));
+      expect(alerts).toHaveLength(asked);
+      fetched.mockImplementation(publish);
+      vi.setSystemTime(startMs + 62 * 60_000);
+      expect((await ask()).status).toBe(200);
+    },
+  );
 });
