@@ -439,6 +439,30 @@ describe('answers', () => {
     expect([tooLarge.status, problemIn(tooLarge).code]).toEqual([413, 'payload_too_large']);
   });
 
+  test('and results keep integers as they are, or are refused, and never round them', async () => {
+    await register(FETCH);
+    vi.spyOn(globalThis, 'fetch').mockImplementation(
+      async () =>
+        new Response('{"price": 9007199254740993}', { headers: { 'content-type': 'application/json' } }),
+    );
+    const { program, execution } = await begin();
+    execution.call(1, 'people.ask', { question: 'a' });
+    const { pending: asked } = await until(program.program_id, pending(1));
+    const answerWith = async (number: string) =>
+      api('POST', `${path()}/${program.program_id}/tool_results`, {
+        token: await token(),
+        headers: { 'content-type': 'application/json' },
+        raw: `{"results": [{"id": "${asked[0]?.id}", "structured": {"n": ${number}}}], "detach": true}`,
+      });
+    const tooLarge = await answerWith('9007199254740993');
+    expect([tooLarge.status, problemIn(tooLarge).code]).toEqual([400, 'invalid_request']);
+    expect((await answerWith('9007199254740991')).status).toBe(202);
+    expect(await execution.answer(1)).toEqual({ call: 1, result: { n: Number.MAX_SAFE_INTEGER } });
+    execution.call(2, 'stock-price', { symbol: 'x' });
+    // What cannot be a number without loss is given as it came, as text.
+    expect(await execution.answer(2)).toEqual({ call: 2, result: '{"price": 9007199254740993}' });
+  });
+
   test('are sent again on a new link until the host has them', async () => {
     const { program, execution } = await begin();
     execution.confirmsAnswers = false;

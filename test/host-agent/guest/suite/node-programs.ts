@@ -45,6 +45,16 @@ export function describeNodePrograms(guest: () => GuestUnderTest, interpreter: s
     expect(ended.value).toBe(value);
   });
 
+  it('carries results of nearly a megabyte, many at once', async () => {
+    const large = 'x'.repeat(1_000_000);
+    const { value, error } = await run(
+      '(await Promise.all([1, 2, 3].map((n) => tools.weather.get({ n })))).map((one) => one.length)',
+      { answer: () => ({ result: large }) },
+    );
+    expect(error).toBeNull();
+    expect(value).toBe('[ 1000000, 1000000, 1000000 ]');
+  });
+
   it('finds the data that it was begun with, and none where there is none', async () => {
     const given = { rows: [1, null], nested: { é: 'ü' } };
     expect((await run('tools.arguments', { arguments: given })).value).toBe(
