@@ -3,6 +3,7 @@
  * guest as a frame, and its result comes back by a grant; nothing is ever run again to get there.
  */
 import * as z from 'zod';
+import { CallbackSchema } from './callback.ts';
 import { ExecutionSchema } from './execution.ts';
 import { ExecutionIdSchema } from './ids.ts';
 import { MAX_ARGUMENTS_BYTES, MAX_TIMEOUT_MS } from './limits.ts';
@@ -155,6 +156,7 @@ export const CreateProgramSchema = z.strictObject({
   limits: ProgramLimitsSchema.prefault({}),
   stream: z.boolean().default(false),
   detach: z.boolean().default(false),
+  callback: CallbackSchema.optional().describe('Only with `detach`: is told when the program has ended.'),
 });
 export type CreateProgram = z.infer<typeof CreateProgramSchema>;
 

@@ -1,6 +1,7 @@
 /** An execution: the request for one, its result, and the events of its stream. */
 import * as z from 'zod';
 import { ApprovalSchema } from './approval.ts';
+import { CallbackSchema } from './callback.ts';
 import { EnvelopeSchema } from './dsse.ts';
 import { ExecutionIdSchema, SessionIdSchema } from './ids.ts';
 import { ExecutionStatusSchema } from './lifecycle.ts';
@@ -14,6 +15,7 @@ export const ExecuteSchema = z.strictObject({
   timeout_ms: z.int().min(1).max(MAX_TIMEOUT_MS).default(DEFAULT_TIMEOUT_MS),
   stream: z.boolean().default(false),
   detach: z.boolean().default(false),
+  callback: CallbackSchema.optional().describe('Only with `detach`: is told when the execution has ended.'),
   /** Whether standard input stays open to be written to; by default only where the call streams or is detached. */
   stdin: z.boolean().optional(),
   /** How `stdout` and `stderr` are given: text with U+FFFD for bytes that are not UTF-8, or base64. */

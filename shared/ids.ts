@@ -7,6 +7,8 @@ const HANDLE = '[A-Za-z0-9_-]{22}';
 export const ExecutionIdSchema = z.string().regex(new RegExp(`^exe_${HANDLE}$`));
 export const SnapshotIdSchema = z.string().regex(new RegExp(`^snp_${HANDLE}$`));
 export const HostIdSchema = z.string().regex(new RegExp(`^hst_${HANDLE}$`));
+export const EventIdSchema = z.string().regex(new RegExp(`^evt_${HANDLE}$`));
+export const WebhookIdSchema = z.string().regex(new RegExp(`^whk_${HANDLE}$`));
 /** A session id carries a keyed tag over (tenant, handle), so a wrong one is refused before any object wakes. */
 export const SessionIdSchema = z.string().regex(new RegExp(`^ses_${HANDLE}[A-Za-z0-9_-]{16}$`));
 /** Tagged like that of a session. */
@@ -33,7 +35,9 @@ export type IdPrefix =
   | 'prc'
   | 'snp'
   | 'tcl'
-  | 'art';
+  | 'art'
+  | 'evt'
+  | 'whk';
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${randomHandle()}`;

@@ -11,6 +11,9 @@ export const SCOPES = {
   'tools:mcp': 'call tools of MCP servers',
   'usage:read': 'read what the tenant used and what limits it has',
   'tools:approve': 'approve or deny calls that others make of tools that need it',
+  'webhooks:read': 'read the webhooks of the tenant',
+  'webhooks:write':
+    'create, change and remove webhooks, which are told of the sessions of all subjects of the tenant',
   'tools:write': 'register, replace and remove tools, and the sources of tools',
 } as const;
 

@@ -1,5 +1,6 @@
 /** A workflow: a graph of tool calls over one or several sessions, and how it stands. */
 import * as z from 'zod';
+import { CallbackSchema } from './callback.ts';
 import { CreateProgramSchema } from './code-mode.ts';
 import { utf8 } from './encoding.ts';
 import { ExecutionIdSchema, SessionIdSchema, WorkflowIdSchema } from './ids.ts';
@@ -133,6 +134,7 @@ export const CreateWorkflowSchema = z
       .default('stop')
       .describe('Whether a failed task keeps tasks from starting that do not depend on it.'),
     timeout_s: z.int().min(1).max(MAX_WORKFLOW_TIMEOUT_S).default(DEFAULT_WORKFLOW_TIMEOUT_S),
+    callback: CallbackSchema.optional().describe('Is told when the workflow has ended.'),
   })
   .refine((workflow) => utf8(JSON.stringify(workflow)).length <= MAX_WORKFLOW_BYTES, {
     message: `a workflow of at most ${MAX_WORKFLOW_BYTES} bytes as JSON`,

@@ -15,7 +15,9 @@ import type { SessionPort } from './objects/session/port.ts';
 import type { SnapshotsPort } from './objects/snapshots/port.ts';
 import type { SourcePort } from './objects/source/port.ts';
 import type { TenantPort } from './objects/tenant/port.ts';
+import type { WebhooksPort } from './objects/webhooks/port.ts';
 import type { WorkflowPort } from './objects/workflow/port.ts';
+import type { NoticeQueue } from './webhooks/message.ts';
 
 export interface Env {
   SESSION: ObjectNamespace<SessionPort>;
@@ -39,6 +41,9 @@ export interface Env {
   /** Used proofs of possession, by the thumbprint of their key. */
   PROOFS: ObjectNamespace<ProofsPort>;
   REPAIR: ObjectNamespace<RepairPort>;
+  WEBHOOKS: ObjectNamespace<WebhooksPort>;
+  /** What is to be told to webhooks and callbacks. */
+  NOTICES: NoticeQueue;
   /** Self-healing runs, on the same engine. */
   REPAIR_RUN: RunNamespace;
   /** Origin of this edge, `iss` of its grants, for example `https://sandgate.example.com`. */

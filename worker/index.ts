@@ -1,5 +1,7 @@
 /** The Worker: the gateway's app, and the classes of its objects. */
 import { createApp } from './app.ts';
+import type { Env } from './env.ts';
+import { consume } from './webhooks/consume.ts';
 
 export { ApprovalsObject } from './objects/approvals/object.ts';
 export { ArtifactsObject } from './objects/artifacts/object.ts';
@@ -14,8 +16,11 @@ export { SessionObject } from './objects/session/object.ts';
 export { SnapshotsObject } from './objects/snapshots/object.ts';
 export { SourceObject } from './objects/source/object.ts';
 export { TenantObject } from './objects/tenant/object.ts';
+export { WebhooksObject } from './objects/webhooks/object.ts';
 export { WorkflowObject } from './objects/workflow/object.ts';
 export { RepairRun } from './repair/run.ts';
 export { WorkflowRun } from './workflows/run.ts';
 
-export default createApp();
+const app = createApp();
+
+export default { fetch: app.fetch, queue: consume } satisfies ExportedHandler<Env>;

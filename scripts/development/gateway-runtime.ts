@@ -4,6 +4,7 @@ import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare';
 import type { Bindings } from './bindings.ts';
 
 const COMPATIBILITY_DATE = '2026-11-02';
+const COMPATIBILITY_FLAGS = ['queue_consumer_no_wait_for_wait_until'];
 const WORKER_NAME = 'sandgate';
 /** Binding name → class that the Worker's entry exports. */
 const DURABLE_OBJECTS = {
@@ -21,6 +22,7 @@ const DURABLE_OBJECTS = {
   AUDIT: 'AuditObject',
   REPAIR: 'RepairObject',
   PROOFS: 'ProofsObject',
+  WEBHOOKS: 'WebhooksObject',
 };
 
 export type GatewayOptions = {
@@ -40,6 +42,7 @@ export async function startGateway(options: GatewayOptions): Promise<{ url: URL;
       modules: true,
       script: await bundleWorker(options.entry),
       compatibilityDate: COMPATIBILITY_DATE,
+      compatibilityFlags: COMPATIBILITY_FLAGS,
       bindings: options.bindings,
       durableObjects: Object.fromEntries(
         Object.entries(DURABLE_OBJECTS).map(([binding, className]) => [
@@ -48,6 +51,8 @@ export async function startGateway(options: GatewayOptions): Promise<{ url: URL;
         ]),
       ),
       r2Buckets: { SNAPSHOTS: 'sandgate-snapshots', CONTENT: 'sandgate-content' },
+      queueProducers: { NOTICES: 'sandgate-notices' },
+      queueConsumers: { 'sandgate-notices': { maxBatchSize: 50, maxBatchTimeout: 0, maxRetries: 0 } },
       workflows: {
         WORKFLOW_RUN: { name: 'workflow-run', className: 'WorkflowRun' },
         REPAIR_RUN: { name: 'repair-run', className: 'RepairRun' },

@@ -13,6 +13,8 @@ type ObjectBindings = Pick<
   | 'SOURCE'
   | 'CATALOGUE'
   | 'ARTIFACTS'
+  | 'WEBHOOKS'
+  | 'WORKFLOW'
 >;
 
 declare namespace Cloudflare {
@@ -26,6 +28,8 @@ declare namespace Cloudflare {
     SOURCE: WorkerEnv['SOURCE'] & DurableObjectNamespace;
     CATALOGUE: WorkerEnv['CATALOGUE'] & DurableObjectNamespace;
     ARTIFACTS: WorkerEnv['ARTIFACTS'] & DurableObjectNamespace;
+    WEBHOOKS: WorkerEnv['WEBHOOKS'] & DurableObjectNamespace;
+    WORKFLOW: WorkerEnv['WORKFLOW'] & DurableObjectNamespace;
     APPROVALS: WorkerEnv['APPROVALS'] & DurableObjectNamespace;
     PROOFS: WorkerEnv['PROOFS'] & DurableObjectNamespace;
     TEST_ISSUER_KEYS: string;

@@ -1,4 +1,5 @@
 /** Begins a program in a session: its tools are found and its rights written down before it has its place in the queue. */
+import type { SealedCallback } from '../../shared/callback.ts';
 import { type CreateProgram, KERNELS, type Program } from '../../shared/code-mode.ts';
 import type { Outcome } from '../../shared/errors.ts';
 import { ExecuteSchema } from '../../shared/execution.ts';
@@ -24,7 +25,11 @@ export function requireLanguage(
 export async function beginProgram(
   exchange: Exchange<'tenant'>,
   session: OwnSession,
-  { request, idempotency }: { request: ProgramRequest; idempotency: Idempotency | null },
+  {
+    request,
+    idempotency,
+    callback = null,
+  }: { request: ProgramRequest; idempotency: Idempotency | null; callback?: SealedCallback | null },
 ): Promise<Outcome<Program>> {
   const { principal } = exchange;
   const { language, code, tools, limits } = request;
@@ -43,6 +48,7 @@ export async function beginProgram(
     idempotency,
     requestId: exchange.requestId,
     admittedMs: exchange.receivedMs,
+    callback,
   };
   const facts = {
     language,

@@ -1,6 +1,7 @@
 /** Execute: in a session, or in one of its own; as one JSON answer, as a stream, or detached. */
 
 import type * as z from 'zod';
+import type { SealedCallback } from '../../shared/callback.ts';
 import { type Outcome, success } from '../../shared/errors.ts';
 import { type Execute, ExecuteSchema, type Execution, ExecutionSchema } from '../../shared/execution.ts';
 import { newId, newSessionId } from '../../shared/ids.ts';
@@ -12,6 +13,7 @@ import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { type ResolvedCall, resolveCall } from '../tools/resolve-call.ts';
 import { askApproval } from './approved-call.ts';
+import { sealedCallback } from './callback.ts';
 import { edgeRun } from './edge-call.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
 import { type OwnSession, ownSession } from './own-session.ts';
@@ -70,17 +72,20 @@ const executeInSession = defineRoute({
       subject: exchange.principal.subject,
       body: raw.bytes,
     });
+    const callback = await sealedCallback(exchange, body.callback, { isDetached: body.detach });
     if (resolved.toApprove !== undefined) {
+      requireNoCallback(callback);
       const about = { call: resolved.toApprove, idempotency, claims: false };
       return executionReply(unwrap(await askApproval(exchange, session, about)), true);
     }
-    const input = { resolved, body: withMode(exchange.request, resolved.call), idempotency };
+    const { callback: _, ...call } = resolved.call;
+    const input = { resolved, body: withMode(exchange.request, call), idempotency, callback };
     return unwrap(await runIn(exchange, session, input));
   },
 });
 
 /** A call and the session that it gets: it ends with the call, so there is nothing to detach to. */
-const OneCallSchema = ExecuteSchema.omit({ detach: true, rollback: true }).extend(
+const OneCallSchema = ExecuteSchema.omit({ detach: true, rollback: true, callback: true }).extend(
   CreateSessionSchema.pick({ image: true, limits: true, env: true, network: true, pool: true, region: true })
     .shape,
 );
@@ -137,6 +142,7 @@ interface RunInput {
   resolved: Pick<ResolvedCall<Execute>, 'calledAs' | 'performance' | 'finish'>;
   body: Execute;
   idempotency: Idempotency | null;
+  callback?: SealedCallback | null;
 }
 
 async function runIn(
@@ -170,6 +176,12 @@ async function runIn(
   if (!executed.ok) return executed;
   const execution = input.body.detach ? executed.value : resolved.finish(executed.value);
   return success(executionReply(execution, input.body.detach));
+}
+
+/** A call that waits is not in its session yet; whether it is approved is an event of its own. */
+function requireNoCallback(callback: SealedCallback | null): void {
+  if (callback === null) return;
+  throw invalid([{ path: 'body.callback', expected: 'nothing: the tool needs an approval' }]);
 }
 
 /** A call at the edge has nothing to stream or to come back to. */

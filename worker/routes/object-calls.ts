@@ -16,6 +16,7 @@ import { sessionObjectName } from '../objects/session-name.ts';
 import type { SnapshotsPort } from '../objects/snapshots/port.ts';
 import { type SourceOwner, type SourcePort, sourceObjectName } from '../objects/source/port.ts';
 import type { TenantPort } from '../objects/tenant/port.ts';
+import type { WebhooksPort } from '../objects/webhooks/port.ts';
 import type { WorkflowPort } from '../objects/workflow/port.ts';
 
 /** A call that changes nothing, or nothing more when it is made twice. */
@@ -74,6 +75,10 @@ export function artifactCalls(env: Env, tenant: string): ObjectCalls<ArtifactsPo
 
 export function snapshotCalls(env: Env, tenant: string): ObjectCalls<SnapshotsPort> {
   return (method, about) => callObject(() => method(env.SNAPSHOT_INDEX.getByName(tenant)), about);
+}
+
+export function webhookCalls(env: Env, tenant: string): ObjectCalls<WebhooksPort> {
+  return (method, about) => callObject(() => method(env.WEBHOOKS.getByName(tenant)), about);
 }
 
 /** `path` is where the request names the pool: only a pool of this edge has an object. */

@@ -17,6 +17,7 @@ import { unwrap } from '../middleware/refusal.ts';
 import { programTools } from '../programs/permitted-tools.ts';
 import { declarationsOf } from '../programs/program-tools.ts';
 import { beginProgram, requireLanguage } from './begin-program.ts';
+import { sealedCallback } from './callback.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
 import { acceptsEvents, EXECUTE_ERRORS, TOOL_SCOPES } from './execute.ts';
 import { SAFE } from './object-calls.ts';
@@ -59,7 +60,8 @@ const createProgram = defineRoute({
       subject: principal.subject,
       body: raw.bytes,
     });
-    const begun = unwrap(await beginProgram(exchange, session, { request: body, idempotency }));
+    const callback = await sealedCallback(exchange, body.callback, { isDetached: body.detach });
+    const begun = unwrap(await beginProgram(exchange, session, { request: body, idempotency, callback }));
     if (streams) {
       return streamEvents(session, { executionId: begun.program_id, encoding: 'utf-8', lastEventId: null });
     }

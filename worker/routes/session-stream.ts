@@ -39,6 +39,20 @@ export function openEvents(
   });
 }
 
+/** What happens in the session, after the event with this number. */
+export async function streamSessionEvents(
+  session: OwnSession,
+  lastEventId: string | null,
+): Promise<Response> {
+  return unwrap(
+    await openStream(session, { safe: true }, () => {
+      const headers = new Headers({ [INTERNAL_HEADERS.caller]: asciiJson(session.caller) });
+      if (lastEventId !== null) headers.set(INTERNAL_HEADERS.lastEventId, lastEventId);
+      return new Request(`${INTERNAL_ORIGIN}${INTERNAL_PATHS.sessionEvents}`, { headers });
+    }),
+  );
+}
+
 function openStream(
   session: OwnSession,
   about: { safe: boolean },

@@ -19,6 +19,7 @@ import { programRoutes } from './programs.ts';
 import { repairRunRoutes } from './repair-runs.ts';
 import { retentionRoutes } from './retention.ts';
 import type { Route } from './route.ts';
+import { streamEventsOfSession } from './session-events.ts';
 import { sessionRoutes } from './sessions.ts';
 import { snapshotRoutes } from './snapshots.ts';
 import { sourceWebhook } from './source-webhook.ts';
@@ -29,6 +30,7 @@ import { toolRegistryRoutes } from './tool-registry.ts';
 import { toolSourceRoutes } from './tool-sources.ts';
 import { toolRoutes } from './tools.ts';
 import { usageRoutes } from './usage.ts';
+import { webhookRoutes } from './webhooks.ts';
 import { workflowRoutes } from './workflows.ts';
 
 const described: Route[] = [
@@ -40,6 +42,7 @@ const described: Route[] = [
   ...executeRoutes,
   ...executionRoutes,
   exportSession,
+  streamEventsOfSession,
   ...programRoutes,
   ...fileRoutes,
   terminal,
@@ -52,6 +55,7 @@ const described: Route[] = [
   toolCalls,
   ...workflowRoutes,
   ...repairRunRoutes,
+  ...webhookRoutes,
   mcp,
   ...operatorRoutes,
   ...operatorToolRoutes,

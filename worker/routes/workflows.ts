@@ -23,6 +23,7 @@ import { resolveCall, storedTools } from '../tools/resolve-call.ts';
 import { graphViolations } from '../workflows/graph.ts';
 import { referencesIn } from '../workflows/references.ts';
 import { requireLanguage } from './begin-program.ts';
+import { sealedCallback } from './callback.ts';
 import { TOOL_SCOPES } from './execute.ts';
 import { LABEL_QUERY, labelsOf } from './label-query.ts';
 import { SAFE, tenantCalls, workflowCalls } from './object-calls.ts';
@@ -64,6 +65,8 @@ const createWorkflow = defineRoute({
       subject: exchange.principal.subject,
       body: raw.bytes,
     });
+    const { callback: given, ...definition } = body;
+    const callback = await sealedCallback(exchange, given, { isDetached: true });
     const { tagKey } = exchange.configuration;
     const fresh = await newWorkflowId(tagKey, exchange.principal.tenant);
     const workflowId = await reservedId(exchange, idempotency, fresh);
@@ -71,8 +74,9 @@ const createWorkflow = defineRoute({
     const plan = {
       workflowId,
       owner: ownerOf(exchange.principal),
-      definition: body,
+      definition,
       endsBy: exchange.receivedMs + body.timeout_s * 1_000,
+      callback,
     };
     const started = await calls((stub) => stub.start(plan), SAFE);
     return reply(202, unwrap(started), { Location: `/v1/workflows/${workflowId}` });

@@ -6,7 +6,7 @@ import { MAX_SOURCE_BYTES } from '../../shared/tool-source.ts';
 import { readBounded } from '../identity/read-bounded.ts';
 import { parseStrictJson } from '../json/strict-json.ts';
 import type { AddressRules } from '../tools/http/address.ts';
-import { AnswerTooLarge, boundedFetch } from './bounded-fetch.ts';
+import { AnswerTooLarge, boundedFetch } from '../tools/http/bounded-fetch.ts';
 import { ServerFault } from './server-fault.ts';
 
 const MAX_HOPS = 3;

@@ -4,8 +4,9 @@ import { NEW_SOURCE_STATE, type RegisterSource, type ToolSource } from '../../sh
 import type { Configuration } from '../configuration.ts';
 import type { PutSource, StoredSource } from '../objects/catalogue/port.ts';
 import { openSecrets, sealSecrets } from '../secrets/sealed-secrets.ts';
+import { newWebhookSecret } from '../webhooks/signature.ts';
 import { CLIENT_SECRET, named, secretsHolder, secretsOf, WEBHOOK_SECRET } from './secrets.ts';
-import { newWebhookSecret, webhookHandle } from './webhook.ts';
+import { webhookHandle } from './webhook.ts';
 
 export const WEBHOOK_PATH = '/v1/tool_source_webhooks';
 

@@ -1,43 +1,6 @@
-/** Signed messages by the Standard Webhooks specification: HMAC-SHA-256 over id, time and body. */
-
-import { fromBase64, toBase64, toBase64Url, utf8 } from '../../shared/encoding.ts';
+/** The address at which who publishes the manifest of a source says that it changed. */
+import { toBase64Url, utf8 } from '../../shared/encoding.ts';
 import { constantTimeEqual } from '../../shared/ids.ts';
-
-export const WEBHOOK_TOLERANCE_MS = 300_000;
-const SECRET_BYTES = 32;
-const SECRET_PREFIX = 'whsec_';
-const MAX_SIGNATURES = 10;
-
-export interface WebhookHeaders {
-  id: string;
-  timestamp: string;
-  signature: string;
-}
-
-export function newWebhookSecret(): string {
-  return `${SECRET_PREFIX}${toBase64(crypto.getRandomValues(new Uint8Array(SECRET_BYTES)))}`;
-}
-
-/** When it was sent; undefined where it is not signed with the secret, or not now. */
-export async function verifiedAtMs(
-  secret: string,
-  { id, timestamp, signature }: WebhookHeaders,
-  body: Uint8Array,
-): Promise<number | undefined> {
-  if (!/^\d{1,12}$/.test(timestamp)) return undefined;
-  const sentAtMs = Number(timestamp) * 1_000;
-  if (Math.abs(Date.now() - sentAtMs) > WEBHOOK_TOLERANCE_MS) return undefined;
-  const bytes = fromBase64(secret.slice(SECRET_PREFIX.length));
-  if (bytes === undefined) return undefined;
-  const key = await crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-256' }, false, ['sign']);
-  const head = utf8(`${id}.${timestamp}.`);
-  const signed = new Uint8Array(head.length + body.length);
-  signed.set(head);
-  signed.set(body, head.length);
-  const expected = `v1,${toBase64(new Uint8Array(await crypto.subtle.sign('HMAC', key, signed)))}`;
-  const given = signature.split(' ').slice(0, MAX_SIGNATURES);
-  return given.some((one) => constantTimeEqual(one, expected)) ? sentAtMs : undefined;
-}
 
 const TAG_BYTES = 16;
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type Loads, loadsAt, type Scale } from './model.ts';
+import { type Loads, loadsAt, type Scale, webhooksLoadAt } from './model.ts';
 
 /** What an object that writes is planned for; it can do about twice as much. */
 const CEILING_PER_S = 300;
@@ -25,6 +25,11 @@ describe('a million sessions on 5,000 hosts with 100,000 calls a second', () => 
     expect(over(loads), JSON.stringify(loads)).toEqual([]);
     expect(loads.session).toBeLessThan(1);
     expect(loads.host).toBeLessThan(2);
+  });
+
+  test('are told to the webhooks of the largest tenant without more than that', () => {
+    expect(webhooksLoadAt(WHOLE)).toBeLessThanOrEqual(CEILING_PER_S);
+    expect(webhooksLoadAt({ ...WHOLE, largestTenant: 0.1 })).toBeGreaterThan(CEILING_PER_S);
   });
 
   test('leave the pool as it is when six times as many sessions come and go', () => {

@@ -33,10 +33,18 @@ export interface Loads {
 const REPORTS_PER_S_AT_MOST = 1;
 /** Of a create: the row in the tenant's index, the reservation of its key, and the row taken out in the end. */
 const TENANT_CALLS_PER_SESSION = 3;
+/** The object of a tenant's webhooks is asked once for each batch of the queue. */
+const NOTICES_PER_CALL = 2;
+const NOTICES_PER_BATCH = 50;
 /** Attach, and the word that the session needs the host no more. */
 const HOST_CALLS_PER_SESSION = 2;
 /** A place that is taken, and given back, where the pool's object is asked. */
 const POOL_CALLS_PER_CREATE = 2;
+
+/** Requests a second to the webhooks of the largest tenant, where all is told that happens in its sessions. */
+export function webhooksLoadAt({ callsPerS, largestTenant }: Scale): number {
+  return (callsPerS * largestTenant * NOTICES_PER_CALL) / NOTICES_PER_BATCH;
+}
 
 export function loadsAt(scale: Scale): Loads {
   const createsPerS = scale.sessions / scale.sessionLifeS;

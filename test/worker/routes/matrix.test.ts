@@ -10,6 +10,7 @@ import { ExecutionSchema } from '../../../shared/execution.ts';
 import { newId, newSessionId } from '../../../shared/ids.ts';
 import { SessionSchema } from '../../../shared/session.ts';
 import { SnapshotSchema } from '../../../shared/snapshot-resource.ts';
+import { CreatedWebhookSchema } from '../../../shared/webhook.ts';
 import { WorkflowSchema } from '../../../shared/workflow.ts';
 import { adapterRoutes } from '../../../worker/adapters/table.ts';
 import { configurationOf } from '../../../worker/configuration.ts';
@@ -36,6 +37,7 @@ const SOURCE = {
   disabled: true,
 };
 const PROGRAM = { language: 'python', code: '1' };
+const WEBHOOK = { url: 'https://hooks.example.com/' };
 const WORKFLOW = { tasks: { one: call } };
 
 /** What a request needs to come as far as its ids; a route without a row is asked with nothing. */
@@ -71,6 +73,8 @@ const REQUESTS: Readonly<Record<string, ApiOptions>> = {
   writeArtifact: { raw: 'x' },
   createArtifactUrl: { body: { method: 'GET' } },
   filesFrom: { body: { artifact: 'nobody_artifact', path: 'x' } },
+  createWebhook: { body: WEBHOOK },
+  replaceWebhook: { body: WEBHOOK },
 };
 /** Of these the name is the caller's to choose: it makes a thing of the caller's own. */
 const MAKES_ITS_OWN = new Set(['replaceTool', 'replaceToolSource', 'writeArtifact']);
@@ -84,6 +88,7 @@ interface Ids {
   workflow_id: string;
   snapshot_id: string;
   artifact_name: string;
+  webhook_id: string;
   name: string;
 }
 const KINDS = [
@@ -95,6 +100,7 @@ const KINDS = [
   'workflow_id',
   'snapshot_id',
   'artifact_name',
+  'webhook_id',
   'name',
 ] as const;
 type Kind = (typeof KINDS)[number];
@@ -140,6 +146,7 @@ async function thingsOf(token: string): Promise<Ids> {
   const artifact = await api('PUT', `/v1/artifacts/${artifactName}/content`, { token, raw: 'x' });
   expect(artifact.status, artifact.text).toBe(201);
   const program = await api('POST', `/v1/sessions/${session_id}/programs`, { token, body: PROGRAM });
+  const webhook = await api('POST', '/v1/webhooks', { token, body: WEBHOOK });
   const workflow = await api('POST', '/v1/workflows', { token, body: WORKFLOW });
   const { workflow_id } = WorkflowSchema.parse(workflow.json);
   await vi.waitFor(
@@ -158,6 +165,7 @@ async function thingsOf(token: string): Promise<Ids> {
     workflow_id,
     snapshot_id: SnapshotSchema.parse(kept.json).snapshot_id,
     artifact_name: artifactName,
+    webhook_id: CreatedWebhookSchema.parse(webhook.json).webhook_id,
     name: TOOL.name,
   };
 }
@@ -174,6 +182,7 @@ async function nothings(tenant: string): Promise<Ids> {
     workflow_id: `wfl_${newId('exe').slice(4)}`,
     snapshot_id: `snp_${newId('exe').slice(4)}`,
     artifact_name: 'nobody_artifact',
+    webhook_id: newId('whk'),
     name: 'nobody_tool',
   };
 }
@@ -274,8 +283,11 @@ describe('without a token that fits', () => {
 
 describe.each(STRANGERS)('to %s', (_who, tenant, subject) => {
   const token = () => tokenOf({ claims: { tenant, sub: subject } });
-  /** A tool and a source are of the whole tenant; a process is known to its own sandbox only, whoever asks. */
-  const kinds = KINDS.filter((kind) => kind !== 'process_id' && (tenant === 'globex' || kind !== 'name'));
+  /** These are of the whole tenant; a process is known to its own sandbox only, whoever asks. */
+  const ofTenant: readonly Kind[] = ['name', 'webhook_id'];
+  const kinds = KINDS.filter(
+    (kind) => kind !== 'process_id' && (tenant === 'globex' || !ofTenant.includes(kind)),
+  );
   const rows = routes
     .filter((route) => route.access.kind === 'tenant' && !MAKES_ITS_OWN.has(route.operationId))
     .flatMap((route) =>
@@ -320,7 +332,14 @@ describe('the owner', () => {
     'createRepairRun',
     'filesFrom',
   ]);
-  const LAST = ['deleteArtifact', 'deleteSnapshot', 'removeTool', 'removeToolSource', 'deleteSession'];
+  const LAST = [
+    'deleteArtifact',
+    'deleteSnapshot',
+    'deleteWebhook',
+    'removeTool',
+    'removeToolSource',
+    'deleteSession',
+  ];
   const order = (route: Route): number => LAST.indexOf(route.operationId);
   const rows = routes
     .filter((route) => route.access.kind === 'tenant' && KINDS.some((kind) => has(route, kind)))
@@ -351,6 +370,11 @@ describe('the owner', () => {
 async function textOf(response: Response): Promise<string> {
   response.webSocket?.accept();
   response.webSocket?.close();
+  // That of a session ends with it.
+  if (response.headers.get('Content-Type') === 'text/event-stream') {
+    await response.body?.cancel();
+    return '';
+  }
   return response.body === null ? '' : response.text();
 }
 

@@ -321,6 +321,8 @@ describe('what is not the caller’s', () => {
     for (const { method, path, body, operationId } of requestsBelow(sessionId, execution.execution_id)) {
       // These two answer when the execution has ended, which is held here.
       if (operationId === 'execute' || operationId === 'streamExecution') continue;
+      // It ends with the session.
+      if (operationId === 'streamSessionEvents') continue;
       // Programs have their own tests: the host of these tests runs none, and a socket is no answer to read.
       if (operationId === 'openTerminal' || /\/(?:processes|programs\/)/.test(path)) continue;
       // There is no second host to move to, and no snapshot to go back to.

@@ -23,6 +23,8 @@ import { SAFE, sessionCalls } from '../../routes/object-calls.ts';
 import type { Caller } from '../caller.ts';
 import { ChangeWaits } from '../change-waits.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
+import { sessionObjectName } from '../session-name.ts';
+import { approvalNews } from './news.ts';
 import type { ApprovalsPort, AskInput, WaitingCall } from './port.ts';
 import { type ApprovalRow, ApprovalStore } from './store.ts';
 import { requestOf, viewOf } from './view.ts';
@@ -78,7 +80,7 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
       requestedAtMs: nowMs,
       expiresAtMs: nowMs + APPROVAL_LIFETIME_MS,
     });
-    await this.#setAlarm();
+    await this.#noteSoon();
     return this.#view(executionId);
   }
 
@@ -123,6 +125,7 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
       by: caller.subject,
       reason: null,
     });
+    if (cancelled) await this.#noteSoon();
     if (cancelled && row.call.madeBy === 'session') this.ctx.waitUntil(this.#tell());
     return cancelled
       ? success({ execution_id: row.executionId })
@@ -139,6 +142,7 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
     if (!this.#decided(executionId, { status, by, reason: reason ?? null }))
       return failure('approval_decided', `it is ${this.#store.byId(executionId)?.status ?? 'gone'} already`);
     logInfo('approval_decided', { execution_id: executionId, session_id: row.call.sessionId, status });
+    await this.#noteSoon();
     // Whoever decides does not wait for the call.
     if (row.call.madeBy === 'session') this.ctx.waitUntil(this.#tell());
     else if (status === 'approved') this.ctx.waitUntil(this.#make(row));
@@ -160,6 +164,26 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
     this.#store.expire(nowMs);
     this.#store.forget(nowMs - APPROVAL_MEMORY_MS);
     await this.#tell();
+    await this.#note();
+  }
+
+  /** The alarm sees to it that it is among the events of the session, whatever comes between. */
+  async #noteSoon(): Promise<void> {
+    await this.ctx.storage.setAlarm(Date.now() + TELL_AGAIN_MS);
+    this.ctx.waitUntil(this.#note());
+  }
+
+  async #note(): Promise<void> {
+    try {
+      for (const row of this.#store.unnoted(MAX_TOLD_AT_ONCE)) {
+        const { caller, sessionId } = row.call;
+        const session = this.env.SESSION.getByName(sessionObjectName(caller.tenant, sessionId));
+        for (const { eventId, facts } of await approvalNews(row)) await session.noteApproval(eventId, facts);
+        this.#store.noted(row.executionId, row.status);
+      }
+    } catch (error: unknown) {
+      logWarning('approval_not_noted', { detail: messageOf(error) });
+    }
     await this.#setAlarm();
   }
 
@@ -224,7 +248,7 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
 
   async #setAlarm(): Promise<void> {
     const expiresAtMs = this.#store.nextExpiryMs();
-    if (this.#store.untold(1).length > 0) {
+    if (this.#store.untold(1).length > 0 || this.#store.unnoted(1).length > 0) {
       await this.ctx.storage.setAlarm(Date.now() + TELL_AGAIN_MS);
       return;
     }

@@ -21,7 +21,8 @@ CREATE TABLE IF NOT EXISTS approval (
   decidedBy TEXT,
   reason TEXT,
   refusal TEXT,
-  isTold INTEGER NOT NULL DEFAULT 0
+  isTold INTEGER NOT NULL DEFAULT 0,
+  notedStatus TEXT
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS approval_by_status ON approval (status, expiresAtMs);
 CREATE INDEX IF NOT EXISTS approval_by_fingerprint ON approval (fingerprint);
@@ -61,6 +62,8 @@ const RowSchema = z.object({
   refusal: z.string().nullable(),
   /** Of an approved one: it is in its session. */
   isMade: z.number().transform((flag) => flag === 1),
+  /** How it stood when it was noted last among the events of its session. */
+  notedStatus: ApprovalStatusSchema.nullable(),
 });
 export type ApprovalRow = z.infer<typeof RowSchema>;
 
@@ -73,10 +76,34 @@ export class ApprovalStore {
     ensureColumn(this.#sql, 'approval', { name: 'isTold', type: 'INTEGER NOT NULL DEFAULT 0' });
     // Of those of a former version nothing else is known: what was approved is in its session, or never came there.
     ensureColumn(this.#sql, 'approval', { name: 'isMade', type: 'INTEGER NOT NULL DEFAULT 1' });
+    this.#ensureNotedStatus();
+  }
+
+  /** An object of a former version has the table without it, and what is in it is no news. */
+  #ensureNotedStatus(): void {
+    const columns = this.#sql.exec("SELECT name FROM pragma_table_info('approval')").toArray();
+    if (columns.some(({ name }) => name === 'notedStatus')) return;
+    this.#sql.exec('ALTER TABLE approval ADD COLUMN notedStatus TEXT');
+    this.#sql.exec('UPDATE approval SET notedStatus = status');
+  }
+
+  /** Those that stand otherwise than the events of their session say. */
+  unnoted(limit: number): ApprovalRow[] {
+    return this.#sql
+      .exec('SELECT * FROM approval WHERE notedStatus IS NOT status LIMIT ?', limit)
+      .toArray()
+      .map((row) => RowSchema.parse(row));
+  }
+
+  noted(executionId: string, status: ApprovalRow['status']): void {
+    this.#sql.exec('UPDATE approval SET notedStatus = ? WHERE executionId = ?', status, executionId);
   }
 
   insert(
-    row: Omit<ApprovalRow, 'isClaimed' | 'isMade' | 'decidedAtMs' | 'decidedBy' | 'reason' | 'refusal'>,
+    row: Omit<
+      ApprovalRow,
+      'isClaimed' | 'isMade' | 'decidedAtMs' | 'decidedBy' | 'reason' | 'refusal' | 'notedStatus'
+    >,
   ): void {
     this.#sql.exec(
       `INSERT INTO approval (executionId, status, call, fingerprint, idempotencyKey, idempotencyFingerprint,

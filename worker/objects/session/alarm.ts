@@ -24,6 +24,7 @@ const STEPS: Record<string, Step> = {
   suspend: suspendIdle,
   idle: endIdle,
   forgotten: endForgotten,
+  events: ({ events }, _env, nowMs) => events.check(nowMs),
   account: ({ account }, _env, nowMs) =>
     account.dueAtMs !== null && account.dueAtMs <= nowMs ? account.report() : undefined,
   destroy: (runtime, _env, nowMs) => destroyAgain(runtime, nowMs),

@@ -86,7 +86,9 @@ export async function failed(
   });
   runtime.executions.endAll('unknown', why.code);
   runtime.link.fence();
-  await env.TENANT.getByName(row.record.facts.tenant).forgetSession(row.record.facts.sessionId, null);
+  const { tenant, sessionId } = row.record.facts;
+  const terms = await env.TENANT.getByName(tenant).forgetSession(sessionId, null);
+  runtime.events.heard(terms.webhooksSinceMs);
   runtime.look();
   return isErrorCode(why.code) ? why : failure('sandbox_failed', why.detail);
 }

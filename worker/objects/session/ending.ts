@@ -48,10 +48,11 @@ export async function resumeEnding(runtime: SessionRuntime, env: Env): Promise<v
   await forgetInTenant(runtime, env);
 }
 
-async function forgetInTenant({ row, account }: SessionRuntime, env: Env): Promise<void> {
+async function forgetInTenant({ row, account, events }: SessionRuntime, env: Env): Promise<void> {
   const { tenant, sessionId } = row.record.facts;
   try {
-    await env.TENANT.getByName(tenant).forgetSession(sessionId, account.close());
+    const terms = await env.TENANT.getByName(tenant).forgetSession(sessionId, account.close());
+    events.heard(terms.webhooksSinceMs);
   } catch (error: unknown) {
     logWarning('session_not_forgotten', { session_id: sessionId, detail: messageOf(error) });
   }
@@ -88,7 +89,7 @@ export async function destroyAgain(runtime: SessionRuntime, nowMs: number): Prom
 
 /** From the alarm: removes what is left of a session that ended, but for the row that says so. */
 export async function purge(runtime: SessionRuntime, env: Env, nowMs: number): Promise<void> {
-  const { row, store } = runtime;
+  const { row, store, events } = runtime;
   const { purgeAtMs } = row.record;
   if (purgeAtMs === null || purgeAtMs > nowMs) return;
   if (row.record.state === 'error') {
@@ -98,6 +99,7 @@ export async function purge(runtime: SessionRuntime, env: Env, nowMs: number): P
   // Again, for where it failed before: a session that its tenant takes for live would count against its limits for good.
   await forgetInTenant(runtime, env);
   store.transaction(() => store.deleteUnkeyed());
+  events.purge();
   const isLast = store.executionCount() === 0 || nowMs >= row.record.lastActivityAtMs + KEYS_LIVE_MS;
   if (isLast) store.transaction(() => store.deleteHistory());
   row.patch({ purgeAtMs: isLast ? null : row.record.lastActivityAtMs + KEYS_LIVE_MS });
@@ -126,7 +128,11 @@ export async function loseHost(runtime: SessionRuntime, env: Env): Promise<void>
   runtime.look();
   logWarning('session_host_lost', { session_id: row.record.facts.sessionId });
   const { tenant, subject } = row.record.facts;
-  await env.TENANT.getByName(tenant).recordSession({ subject, entry: listEntry(row.record, 'error') });
+  const terms = await env.TENANT.getByName(tenant).recordSession({
+    subject,
+    entry: listEntry(row.record, 'error'),
+  });
+  runtime.events.heard(terms.webhooksSinceMs);
 }
 
 /** The host is dead, and the session wants to go on without it: what ran is unknown, what waits gets a new sandbox. */

@@ -44,6 +44,9 @@ export interface Arguments {
 export interface ExecutionsPort {
   /** Highest frame of the host that is taken in: written with each end. */
   lastSeq(): number;
+  /** Its row is being written, or its end: what belongs to the same write. */
+  storing(record: ExecutionRecord): void;
+  ending(record: ExecutionRecord): void;
   /** Somebody waits for the end of an execution. */
   awaited(record: ExecutionRecord): void;
   /** What was used is known: of an end, or of one that was given up before. */
@@ -169,7 +172,9 @@ export class Executions {
 
   /** Writes the row of an execution that has none yet. */
   store(record: ExecutionRecord): void {
-    if (this.#rowless.delete(record)) this.#store.insertExecution(record);
+    if (!this.#rowless.delete(record)) return;
+    this.#store.insertExecution(record);
+    this.#port.storing(record);
   }
 
   find(executionId: string): ExecutionRecord | undefined {
@@ -253,6 +258,7 @@ export class Executions {
       this.flush();
       this.#store.updateExecution(record.n, patch);
       if (receipt !== undefined) this.#store.insertReceipt(receipt.seq, receipt.envelope);
+      if (moved.ok) this.#port.ending({ ...record, ...patch });
       this.#row.patch({
         lastSeq: this.#port.lastSeq(),
         ...(receipt === undefined ? {} : { chainSeq: receipt.seq, chainSha256: receipt.sha256 }),

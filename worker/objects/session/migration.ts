@@ -18,6 +18,11 @@ export async function migrateSession(runtime: SessionRuntime, env: Env): Promise
     const suspended = await suspension.suspend();
     return suspended.ok ? waking.wake() : suspended;
   });
-  if (!moved.ok || row.record.facts.hostId !== hostId) return moved;
+  const { hostId: host_id } = row.record.facts;
+  if (moved.ok && host_id !== hostId) {
+    const { state } = row.record;
+    runtime.events.record({ type: 'session.migrated', data: { state, host_id, from_host_id: hostId } });
+  }
+  if (!moved.ok || host_id !== hostId) return moved;
   return failure('no_host_available', 'no other host took the session; it goes on where it was');
 }

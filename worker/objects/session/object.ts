@@ -32,6 +32,7 @@ import { readCaller, readEventsPath, readExecuteInput } from './internal-request
 import { migrateSession } from './migration.ts';
 import {
   type ApprovalDecision,
+  type ApprovalFacts,
   type CreateInput,
   type ExecuteInput,
   type ExecutionPage,
@@ -133,7 +134,11 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     const sha256 = await sha256Hex(text);
     const woken = await wakeFor(this.#parts, input);
     if (!woken.ok) return woken;
-    return accept(this.#parts, input, { arguments: { text, sha256 }, relay });
+    return accept(this.#parts, input, {
+      arguments: { text, sha256 },
+      relay,
+      onAccepted: ({ executionId }) => this.#parts.events.wantsCallback(executionId, input.callback ?? null),
+    });
   }
 
   async #runInner(input: ExecuteInput): Promise<Outcome<Execution>> {
@@ -322,6 +327,14 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     if (this.#parts.row.maybe?.facts.hostId === hostId) await loseHost(this.#parts, this.env);
   }
 
+  async noteApproval(eventId: string, facts: ApprovalFacts): Promise<void> {
+    if (this.#parts.row.isLive) this.#parts.events.record(facts, { id: eventId });
+  }
+
+  async eventsTaken(eventIds: string[]): Promise<void> {
+    this.#parts.events.taken(eventIds);
+  }
+
   async hostDraining({ hostId }: { hostId: string }): Promise<void> {
     if (this.#parts.row.maybe?.facts.hostId === hostId) await leaveHost(this.#parts, this.env);
   }
@@ -332,6 +345,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     if (pathname === INTERNAL_PATHS.link) return this.#acceptLink(request);
     if (pathname === INTERNAL_PATHS.files) return serveTransfer(this.#parts, request);
     if (pathname === INTERNAL_PATHS.terminal) return openTerminal(this.#parts, request);
+    if (pathname === INTERNAL_PATHS.sessionEvents) return this.#sessionEvents(request);
     const streamed =
       pathname === INTERNAL_PATHS.execute
         ? await this.#executeStream(request)
@@ -344,6 +358,15 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     return identity === undefined
       ? refusal(failure('protocol_violation', 'the link carries no identity'))
       : this.#parts.link.accept(identity);
+  }
+
+  #sessionEvents(request: Request): Response {
+    const caller = readCaller(request);
+    const isOwn = caller !== undefined && this.#parts.row.ownedBy(caller) !== undefined;
+    const opened = isOwn
+      ? this.#parts.eventStreams.open(request.headers.get(INTERNAL_HEADERS.lastEventId))
+      : notFound();
+    return opened.ok ? opened.value : refusal(opened);
   }
 
   async #executeStream(request: Request): Promise<Outcome<Response>> {

@@ -1,9 +1,11 @@
 /** What others may ask of a session object. Failures are values: error classes do not survive the call. */
 import * as z from 'zod';
 import type { ApprovalStatus } from '../../../shared/approval.ts';
+import { SealedCallbackSchema } from '../../../shared/callback.ts';
 import type { Program, ToolResult } from '../../../shared/code-mode.ts';
 import type { Envelope } from '../../../shared/dsse.ts';
 import type { ErrorCode, Outcome } from '../../../shared/errors.ts';
+import type { SessionEventFacts } from '../../../shared/event.ts';
 import { ExecuteSchema, type Execution } from '../../../shared/execution.ts';
 import { ExecutionIdSchema, TenantSchema } from '../../../shared/ids.ts';
 import type { ReceiptExportSchema } from '../../../shared/receipt-verify.ts';
@@ -42,6 +44,8 @@ export const ExecuteInputSchema = z.strictObject({
   parentId: ExecutionIdSchema.optional(),
   /** When the front received the request, in milliseconds since the epoch. */
   admittedMs: z.number(),
+  /** Where its end is told. */
+  callback: SealedCallbackSchema.nullable().optional(),
 });
 export type ExecuteInput = z.infer<typeof ExecuteInputSchema>;
 
@@ -94,6 +98,7 @@ export const INTERNAL_PATHS = {
   link: '/link',
   files: '/files',
   terminal: '/terminal',
+  sessionEvents: '/events',
 } as const;
 
 /** What a host says of a session over its control link. */
@@ -101,6 +106,9 @@ export interface HostNotice {
   hostId: string;
   epoch: number;
 }
+
+/** What is told of a call of the session that somebody has to approve. */
+export type ApprovalFacts = Extract<SessionEventFacts, { type: `approval.${string}` }>;
 
 export interface SessionPort {
   /** Resolves when the session is usable. Called again with the same id by the same caller it joins. */
@@ -160,6 +168,10 @@ export interface SessionPort {
   holds(snapshotId: string): Promise<boolean>;
   /** What a snapshot is that the session has moved into, or may go back to; null where it is neither. */
   keeps(snapshotId: string): Promise<SnapshotFacts | null>;
+  /** From the approvals of the tenant; the same event again is one. */
+  noteApproval(eventId: string, facts: ApprovalFacts): Promise<void>;
+  /** Events that were sent are delivered, or written down to be. */
+  eventsTaken(eventIds: string[]): Promise<void>;
   /** From the host object: the sandbox was not made, or is gone, or the host is. */
   attachRefused(notice: HostNotice & { code: ErrorCode; detail: string }): Promise<void>;
   sandboxDestroyed(notice: HostNotice): Promise<void>;

@@ -12,6 +12,9 @@ import { Deadlines } from './deadlines.ts';
 import { Dispatch } from './dispatch.ts';
 import { EdgeCalls } from './edge-calls/edge-calls.ts';
 import { EdgeReceipts } from './edge-receipts/edge-receipts.ts';
+import type { SessionEvents } from './events/events.ts';
+import { eventsOf } from './events/of-session.ts';
+import { SessionEventStreams } from './events/stream.ts';
 import { Executions } from './executions.ts';
 import { Intake } from './intake.ts';
 import { SessionLink } from './link.ts';
@@ -70,6 +73,8 @@ export class SessionRuntime {
   readonly waking: Waking;
   readonly restorePoints: RestorePoints;
   readonly clock: AlarmClock;
+  readonly events: SessionEvents;
+  readonly eventStreams: SessionEventStreams;
   readonly account: Account;
   readonly #acknowledgement: Acknowledgement;
   readonly #intake: Intake;
@@ -92,9 +97,23 @@ export class SessionRuntime {
     this.#port = parts.port;
     this.clock = parts.clock;
     this.store = new SessionStore(context);
-    this.row = new SessionRow(this.store);
+    this.events = eventsOf({
+      context,
+      env,
+      record: () => this.row.maybe,
+      dueAt: (atMs) => this.clock.ensure(atMs),
+    });
+    this.row = new SessionRow(this.store, (from) => this.events.moved(from));
+    this.eventStreams = new SessionEventStreams(
+      this.events,
+      () => this.row.maybe === undefined || this.row.record.state === 'destroyed',
+    );
     this.edgeReceipts = new EdgeReceipts(context.storage, this.row, configuration);
-    this.edgeCalls = new EdgeCalls(context.storage, this.edgeReceipts);
+    this.edgeCalls = new EdgeCalls(context.storage, this.edgeReceipts, {
+      began: ({ execution_id, tool_name }) =>
+        this.events.record({ type: 'execution.accepted', data: { execution_id, tool_name } }),
+      ended: (execution) => this.events.finished(execution),
+    });
     const { row, store } = this;
     const link = () => this.link;
     this.account = accountOf({
@@ -103,6 +122,7 @@ export class SessionRuntime {
       row,
       executions: () => this.executions,
       dueAt: (atMs) => this.clock.ensure(atMs),
+      heard: ({ webhooksSinceMs }) => this.events.heard(webhooksSinceMs),
     });
     this.logs = new EventLogs(store, () => this.#acknowledgement.schedule());
     this.#acknowledgement = new Acknowledgement(this.logs, row.maybe?.lastSeq ?? 0, {
@@ -116,6 +136,8 @@ export class SessionRuntime {
     });
     this.executions = new Executions(row, store, this.logs, {
       lastSeq: () => this.#acknowledgement.seen,
+      storing: (record) => this.events.accepted(record),
+      ending: (record) => this.events.ended(record),
       awaited: (record) => this.deadlines.arm(record),
       used: (usage, executions) => this.account.settle(usage, executions),
       isTakenBack: (record, status) => this.restorePoints.isTakenBack(record, status),
@@ -211,6 +233,11 @@ export class SessionRuntime {
           if (record !== undefined) void this.stop(record);
         },
         answered: () => void this.waking.wake(),
+        asked: (record, call) =>
+          this.events.record({
+            type: 'program.waiting',
+            data: { program_id: record.executionId, call },
+          }),
       },
     });
     this.suspension = new Suspension({
@@ -231,6 +258,7 @@ export class SessionRuntime {
         look: () => this.look(),
         isToWake: () => this.waking.isLeaving,
         sandboxLost: (reason) => this.#abandon(reason),
+        snapshotMade: (data) => this.events.record({ type: 'snapshot.created', data }),
       },
     });
     this.restorePoints = new RestorePoints({
@@ -311,6 +339,7 @@ export class SessionRuntime {
   #recover(): void {
     const record = this.row.maybe;
     if (record !== undefined) void this.edgeReceipts.signed();
+    this.events.recover();
     if (record?.state === 'destroying') this.#port.endingInterrupted();
     if (record === undefined || !this.row.isLive) return;
     if (!this.link.isUp && record.sandbox === 'ready' && record.linkDownAtMs === null) {
@@ -342,6 +371,7 @@ export class SessionRuntime {
       nextLook(record, this.executions.open, Date.now()),
       this.account.dueAtMs,
       this.programs.nextMoment(),
+      this.events.dueAtMs,
     ];
     const known = moments.filter((moment) => moment !== null);
     return known.length === 0 ? null : Math.min(...known);

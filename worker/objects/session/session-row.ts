@@ -8,10 +8,13 @@ import type { SessionStore } from './store.ts';
 
 export class SessionRow {
   readonly #store: SessionStore;
+  readonly #onMove: (from: SessionState) => void;
   #record: SessionRecord | undefined;
 
-  constructor(store: SessionStore) {
+  /** `onMove` belongs to the write of the move. */
+  constructor(store: SessionStore, onMove: (from: SessionState) => void) {
     this.#store = store;
+    this.#onMove = onMove;
     this.#record = store.session();
     if (this.#record !== undefined) {
       this.#record.grantSeq = Math.max(this.#record.grantSeq, store.lastGrantSeq());
@@ -86,9 +89,11 @@ export class SessionRow {
 
   /** Moves by the table; a move that it does not have is a fault of this program. */
   move(to: SessionState, patch: Partial<SessionRecord> = {}): void {
-    const moved = moveSession(this.record.state, to);
+    const { state } = this.record;
+    const moved = moveSession(state, to);
     if (!moved.ok) throw new Error(moved.detail);
     this.patch({ ...patch, state: moved.value });
+    this.#onMove(state);
   }
 
   /** Taken at once in memory; the caller writes it, here or in the execution's row, before it sends the grant. */

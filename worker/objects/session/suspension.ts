@@ -37,6 +37,8 @@ export interface SuspensionPort {
   look(): void;
   /** Whether the session is to come back at once, be it after an eviction. */
   isToWake(): boolean;
+  /** One beside the session is stored: belongs to the write of that. */
+  snapshotMade(snapshot: { snapshot_id: string; bytes: number; stored_bytes: number }): void;
   /** The host ends the sandbox, and the session is not where it says. */
   sandboxLost(reason: string): void;
 }
@@ -228,6 +230,8 @@ export class Suspension {
       }
       if (isKnown) this.#asked?.settle(success(frame));
       this.#over(frame.snapshot_id);
+      const { snapshot_id, bytes, stored_bytes } = frame;
+      if (isPending) this.#parts.port.snapshotMade({ snapshot_id, bytes, stored_bytes });
       return () => this.#parts.port.pump();
     }
     if (state !== 'running' && state !== 'paused') return () => undefined;

@@ -16,7 +16,7 @@ import type { Bars } from './bars/bars.ts';
 import { BarStore } from './bars/store.ts';
 import { ApiKeys, refused } from './keys/keys.ts';
 import { ApiKeyStore } from './keys/store.ts';
-import type { AccountTerms, SessionAccount, Wanted } from './ledger/account.ts';
+import type { AccountTerms, SessionAccount, Wanted, WebhookTerms } from './ledger/account.ts';
 import { Holds, type StorageHold } from './ledger/holds/holds.ts';
 import { HoldStore } from './ledger/holds/store.ts';
 import { daysFault, Ledger } from './ledger/ledger.ts';
@@ -37,6 +37,7 @@ import type {
 import { Rates } from './rates.ts';
 import { RetentionStore } from './retention/store.ts';
 import { TenantStore } from './store.ts';
+import { WebhookFlagStore } from './webhooks/store.ts';
 import { WorkflowIndex } from './workflows/store.ts';
 
 /** A repeated create is answered with the first session for this long. */
@@ -53,6 +54,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
   readonly #bars: BarStore;
   readonly #retention: RetentionStore;
   readonly #workflows: WorkflowIndex;
+  readonly #webhooks: WebhookFlagStore;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -62,6 +64,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     this.#bars = new BarStore(ctx.storage);
     this.#retention = new RetentionStore(ctx.storage);
     this.#workflows = new WorkflowIndex(ctx.storage);
+    this.#webhooks = new WebhookFlagStore(ctx.storage);
   }
 
   async leaseRequests(count: number, about: LeaseFor = {}): Promise<Outcome<RequestLease>> {
@@ -112,7 +115,8 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
   }
 
   async account(account: SessionAccount, wanted: Wanted | null): Promise<Outcome<AccountTerms>> {
-    return this.#ledger.account(account, wanted, Date.now());
+    const terms = this.#ledger.account(account, wanted, Date.now());
+    return terms.ok ? success({ ...terms.value, ...this.#webhooks.terms() }) : terms;
   }
 
   async holdStorage(hold: StorageHold): Promise<Outcome<null>> {
@@ -282,13 +286,18 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     const { session_id, state } = input.entry;
     if (state === 'error') this.#ledger.end(session_id, Date.now(), 'failed');
     else this.#ledger.begin(session_id, input.subject, Date.now());
-    return this.#ledger.terms(input.subject);
+    return { ...this.#ledger.terms(input.subject), ...this.#webhooks.terms() };
   }
 
-  async forgetSession(sessionId: string, account: SessionAccount | null): Promise<void> {
+  async forgetSession(sessionId: string, account: SessionAccount | null): Promise<WebhookTerms> {
     this.#store.deleteSession(sessionId);
     if (account !== null) this.#ledger.account(account, null, Date.now());
     this.#ledger.end(sessionId, Date.now());
+    return this.#webhooks.terms();
+  }
+
+  async setWebhooks(has: boolean): Promise<void> {
+    this.#webhooks.set(has, Date.now());
   }
 }
 

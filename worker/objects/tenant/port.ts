@@ -8,7 +8,7 @@ import type { LabelTerm, SessionListSchema } from '../../../shared/session.ts';
 import type { TenantLimits, Usage, UsageReport } from '../../../shared/tenant.ts';
 import type { WorkflowEntry, WorkflowList, WorkflowStatus } from '../../../shared/workflow.ts';
 import type { BarredCaller, Bars } from './bars/bars.ts';
-import type { AccountTerms, SessionAccount, Wanted } from './ledger/account.ts';
+import type { AccountTerms, SessionAccount, Wanted, WebhookTerms } from './ledger/account.ts';
 import type { StorageHold } from './ledger/holds/holds.ts';
 
 export type SessionList = z.infer<typeof SessionListSchema>;
@@ -131,5 +131,7 @@ export interface TenantPort {
   /** What the session has to do about its use is the answer. */
   recordSession(input: { subject: string; entry: SessionListEntry }): Promise<AccountTerms>;
   /** `account` is how the session stood at its end. */
-  forgetSession(sessionId: string, account: SessionAccount | null): Promise<void>;
+  forgetSession(sessionId: string, account: SessionAccount | null): Promise<WebhookTerms>;
+  /** Whether the tenant has webhooks: sessions hear of it with whatever they hear next, within a minute of a call. */
+  setWebhooks(has: boolean): Promise<void>;
 }

@@ -13,6 +13,7 @@ import type { Caller } from '../caller.ts';
 import { EngineRun } from '../engine/engine-run.ts';
 import { logWarning } from '../log.ts';
 import { sessionObjectName } from '../session-name.ts';
+import { WorkflowOutbox } from './outbox.ts';
 import type { NamedCall, Plan, RunEnd, WorkflowPort } from './port.ts';
 import { type WorkflowHead, WorkflowStore } from './store.ts';
 import { workflowEntry, workflowView } from './view.ts';
@@ -24,10 +25,12 @@ const RETENTION_MS = 7 * 86_400_000;
 
 export class WorkflowObject extends DurableObject<Env> implements WorkflowPort {
   readonly #store: WorkflowStore;
+  readonly #outbox: WorkflowOutbox;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#store = new WorkflowStore(ctx.storage);
+    this.#outbox = new WorkflowOutbox(this.#store, env.NOTICES);
   }
 
   async start(plan: Plan): Promise<Outcome<Workflow>> {
@@ -120,18 +123,29 @@ export class WorkflowObject extends DurableObject<Env> implements WorkflowPort {
   }
 
   #end(end: RunEnd): void {
-    this.#store.end(end, new Date().toISOString());
     const plan = this.#store.head()?.plan;
-    if (plan !== undefined) this.#runOf(plan).forget();
+    const finishedAt = new Date().toISOString();
+    this.ctx.storage.transactionSync(() => {
+      this.#store.end(end, finishedAt);
+      if (plan !== undefined) this.#outbox.put(plan, end, finishedAt);
+    });
     void this.ctx.storage.setAlarm(Date.now() + LOOK_MS);
     this.ctx.waitUntil(this.#tell());
+    if (plan === undefined) return;
+    this.#runOf(plan).forget();
+    this.ctx.waitUntil(this.#outbox.send(plan));
+  }
+
+  async eventsTaken(eventIds: string[]): Promise<void> {
+    this.#outbox.taken(eventIds);
   }
 
   /** What ended is kept for a while; then nobody has to know of it any more. */
   async #forget({ finished_at, plan }: WorkflowHead): Promise<void> {
     const goneAtMs = Date.parse(finished_at ?? '') + RETENTION_MS;
     if (Date.now() < goneAtMs) {
-      const isTold = this.#store.head()?.told === this.#store.head()?.status;
+      await this.#outbox.send(plan);
+      const isTold = this.#store.head()?.told === this.#store.head()?.status && this.#outbox.isEmpty;
       await this.ctx.storage.setAlarm(isTold ? goneAtMs : Date.now() + LOOK_MS);
       return;
     }

@@ -1,5 +1,6 @@
 /** What others may ask of a workflow's object. */
 import * as z from 'zod';
+import { SealedCallbackSchema } from '../../../shared/callback.ts';
 import type { Outcome } from '../../../shared/errors.ts';
 import { WorkflowIdSchema } from '../../../shared/ids.ts';
 import {
@@ -18,6 +19,8 @@ export const PlanSchema = z.object({
   owner: OwnerSchema,
   definition: CreateWorkflowSchema,
   endsBy: z.number(),
+  /** Where its end is told. */
+  callback: SealedCallbackSchema.nullable().default(null),
 });
 export type Plan = z.infer<typeof PlanSchema>;
 
@@ -47,4 +50,7 @@ export interface WorkflowPort {
   callBegun(call: NamedCall): Promise<Outcome<null>>;
   taskEnded(task: string, status: TaskStatus, reason: string | null): Promise<Outcome<null>>;
   ended(end: RunEnd): Promise<Outcome<null>>;
+
+  /** What was told of its end is delivered, or written down to be. */
+  eventsTaken(eventIds: string[]): Promise<void>;
 }

@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { toBase64, utf8 } from '../../../shared/encoding.ts';
 import type { OAuthSchema } from '../../../shared/tool-source.ts';
 import { readBounded } from '../../identity/read-bounded.ts';
-import type { Fetch } from '../bounded-fetch.ts';
+import type { Fetch } from '../../tools/http/bounded-fetch.ts';
 
 const MAX_ANSWER_BYTES = 64 * 1024;
 const TOKEN_TIMEOUT_MS = 10_000;

@@ -1,5 +1,5 @@
 /** The answers of a server over HTTP, one message or a stream of them, as they may be read. */
-import type { Fetch } from '../bounded-fetch.ts';
+import type { Fetch } from '../../tools/http/bounded-fetch.ts';
 import { exactMessage } from './exact-message.ts';
 
 export function exactFetch(fetch: Fetch): Fetch {

@@ -2,7 +2,7 @@
 import { StreamableHTTPClientTransport, type Transport } from '@modelcontextprotocol/client';
 import { MAX_SOURCE_BYTES, type ToolSource } from '../../../shared/tool-source.ts';
 import type { AddressRules } from '../../tools/http/address.ts';
-import { boundedFetch } from '../bounded-fetch.ts';
+import { boundedFetch } from '../../tools/http/bounded-fetch.ts';
 import { CLIENT_SECRET, secretsOf } from '../secrets.ts';
 import { ClientCredentialsTokens } from './client-credentials.ts';
 import { exactFetch } from './exact-fetch.ts';

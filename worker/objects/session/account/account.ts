@@ -27,6 +27,8 @@ export interface AccountPort {
   inBackground(work: Promise<unknown>): void;
   /** The alarm has to ring by then. */
   dueAt(atMs: number): void;
+  /** What the tenant says, whenever it says something. */
+  heard(terms: AccountTerms): void;
 }
 
 export interface AdmittedCall {
@@ -193,7 +195,7 @@ export class Account {
   /** What stands now; what is reserved beyond what is committed goes back with it. */
   async #tell(wanted: Wanted | null): Promise<Outcome<AccountTerms>> {
     const facts = this.#port.facts();
-    if (facts === null) return success({ limited: false, counted: false });
+    if (facts === null) return success({ limited: false, counted: false, webhooksSinceMs: null });
     const { dueAtMs } = this.#book;
     const changes = this.#changes;
     this.#reservedCpuMs = this.#book.limited || wanted !== null ? this.#committedCpuMs() : 0;
@@ -224,6 +226,7 @@ export class Account {
 
   #take(terms: AccountTerms): void {
     this.#termsAtMs = Date.now();
+    this.#port.heard(terms);
     const isSame =
       this.#isKnown && this.#book.limited === terms.limited && this.#book.counted === terms.counted;
     if (isSame) return;

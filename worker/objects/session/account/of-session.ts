@@ -2,6 +2,7 @@
 import type { Env } from '../../../env.ts';
 import { callObject } from '../../../middleware/call-object.ts';
 import { logWarning, messageOf } from '../../log.ts';
+import type { AccountTerms } from '../../tenant/ledger/account.ts';
 import type { Executions } from '../executions.ts';
 import type { SessionRow } from '../session-row.ts';
 import { Account } from './account.ts';
@@ -13,6 +14,7 @@ export function accountOf(parts: {
   row: SessionRow;
   executions: () => Executions;
   dueAt: (atMs: number) => void;
+  heard: (terms: AccountTerms) => void;
 }): Account {
   const { context, env, row, executions } = parts;
   return new Account(new AccountStore(context.storage), {
@@ -35,5 +37,6 @@ export function accountOf(parts: {
         work.catch((error: unknown) => logWarning('usage_not_reported', { detail: messageOf(error) })),
       ),
     dueAt: parts.dueAt,
+    heard: parts.heard,
   });
 }

@@ -25,15 +25,23 @@ export interface EdgeCall {
   timeoutMs: number;
 }
 
+/** What belongs to the same write. */
+export interface EdgeCallsPort {
+  began(execution: Execution): void;
+  ended(execution: Execution): void;
+}
+
 export class EdgeCalls {
   readonly #store: EdgeCallStore;
   readonly #receipts: EdgeReceipts;
   readonly #waits = new ChangeWaits();
+  readonly #port: EdgeCallsPort;
 
   /** The session's own tables are there. */
-  constructor(storage: DurableObjectStorage, receipts: EdgeReceipts) {
+  constructor(storage: DurableObjectStorage, receipts: EdgeReceipts, port: EdgeCallsPort) {
     this.#store = new EdgeCallStore(storage);
     this.#receipts = receipts;
+    this.#port = port;
   }
 
   /** Null where it may run; otherwise what became of the first one. `afterN`: the session's last execution. */
@@ -52,6 +60,7 @@ export class EdgeCalls {
       deadlineAtMs: nowMs + timeoutMs,
     });
     this.#store.keep(MAX_CALLS);
+    this.#port.began(execution);
     return success(null);
   }
 
@@ -71,6 +80,7 @@ export class EdgeCalls {
     const result = await digestOf(givenText(givenBy(execution)));
     const known = this.#store.byId(execution_id);
     this.#write(execution);
+    if (known?.execution.status === 'running') this.#port.ended(execution);
     if (known?.made && isTerminal(status) && finished_at !== null) {
       const { made } = known;
       const finishedAtMs = Date.parse(finished_at);

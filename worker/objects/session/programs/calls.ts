@@ -24,7 +24,10 @@ export async function beginProgram(
     arguments: { text, sha256 },
     // All that it says is told as it comes, what it calls among it.
     relay: 'full',
-    onAccepted: (record) => runtime.programs.begin(record, facts),
+    onAccepted: (record) => {
+      runtime.programs.begin(record, facts);
+      runtime.events.wantsCallback(record.executionId, input.callback ?? null);
+    },
   });
   return accepted.ok ? viewOf(runtime, accepted.value) : accepted;
 }

@@ -56,6 +56,8 @@ export interface ProgramsPort {
   stopInner(executionId: string): void;
   /** There is an answer for a program: a session that is suspended is woken for it. */
   answered(): void;
+  /** A call waits for the caller: belongs to the write of that. */
+  asked(record: ExecutionRecord, call: { id: string; tool_name: string }): void;
 }
 
 export class Programs {
@@ -316,6 +318,7 @@ export class Programs {
       shown: this.store.lastShown(record.n) + 1,
       waitsUntilMs: Date.now() + facts.limits.wait_timeout_s * 1_000,
     });
+    this.#port.asked(record, { id: row.callId, tool_name: row.name });
     this.#logs.of(record).wake();
     this.#attendance.changed(record.n);
     this.#port.look();

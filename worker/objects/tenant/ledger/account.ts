@@ -36,10 +36,18 @@ export interface WantedPlace {
 
 export type Wanted = WantedExecution | WantedPlace;
 
-/** What a session has to do from now on. */
-export interface AccountTerms {
+/** What a session has to do about limits from now on. */
+export interface LimitTerms {
   /** Whether every call has to be admitted by the tenant: something of it is limited. */
   limited: boolean;
   /** Whether the end of each call has to be told at once: executions are counted. */
   counted: boolean;
+}
+
+/** What a session has to do from now on. */
+export interface AccountTerms extends LimitTerms, WebhookTerms {}
+
+export interface WebhookTerms {
+  /** Since when the tenant has webhooks: what happens is sent to them. Null where it has none. */
+  webhooksSinceMs: number | null;
 }

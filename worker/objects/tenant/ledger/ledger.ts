@@ -11,7 +11,7 @@ import {
   type Usage,
   type UsageReport,
 } from '../../../../shared/tenant.ts';
-import type { AccountTerms, SessionAccount, Wanted, WantedExecution } from './account.ts';
+import type { LimitTerms, SessionAccount, Wanted, WantedExecution } from './account.ts';
 import { type Claim, refusalOf } from './check.ts';
 import { type Holds, outputsHoldId, type StorageHold } from './holds/holds.ts';
 import { type Counts, Standing } from './standing.ts';
@@ -142,7 +142,7 @@ export class Ledger {
   }
 
   /** Takes in how a session stands, and admits what more it wants: an execution, or its place after a suspension. */
-  account(account: SessionAccount, wanted: Wanted | null, nowMs: number): Outcome<AccountTerms> {
+  account(account: SessionAccount, wanted: Wanted | null, nowMs: number): Outcome<LimitTerms> {
     const row = this.#settle(account, nowMs);
     const refused = wanted === null ? undefined : this.#admit(row, wanted, nowMs);
     return refused ?? success(this.terms(account.subject));
@@ -161,7 +161,7 @@ export class Ledger {
     return undefined;
   }
 
-  terms(subject: string): AccountTerms {
+  terms(subject: string): LimitTerms {
     const own = this.limitsOf(subject);
     const isLimited = (set: LimitSet) =>
       [set.concurrent_executions, set.cpu_seconds_per_day, set.egress_bytes_per_day, set.storage_bytes].some(

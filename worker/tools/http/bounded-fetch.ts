@@ -1,5 +1,5 @@
-/** The requests that a source makes: only to addresses that a tool may have, and with answers of bounded size. */
-import { type AddressRules, addressFault } from '../tools/http/address.ts';
+/** Requests to others: only to addresses that a tool may have, and with answers of bounded size. */
+import { type AddressRules, addressFault } from './address.ts';
 
 export class AddressRefused extends Error {
   override name = 'AddressRefused';

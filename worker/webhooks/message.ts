@@ -1,0 +1,45 @@
+/** What travels on the queue: events for whoever wants them, and deliveries that are tried again. */
+import * as z from 'zod';
+import { SealedCallbackSchema } from '../../shared/callback.ts';
+import { EventSchema } from '../../shared/event.ts';
+import { SessionIdSchema, TenantSchema, WorkflowIdSchema } from '../../shared/ids.ts';
+
+/** A message has at most 128 KB. */
+export const MAX_NOTICE_CHARACTERS = 96 * 1024;
+
+/** The object that keeps the events until it hears that they are in good hands. */
+const OriginSchema = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('session'), sessionId: SessionIdSchema }),
+  z.strictObject({ kind: z.literal('workflow'), workflowId: WorkflowIdSchema }),
+]);
+
+export const OutgoingEventSchema = z.strictObject({
+  event: EventSchema,
+  callback: SealedCallbackSchema.nullable(),
+});
+export type OutgoingEvent = z.infer<typeof OutgoingEventSchema>;
+
+const EventsNoticeSchema = z.strictObject({
+  kind: z.literal('events'),
+  tenant: TenantSchema,
+  origin: OriginSchema,
+  /** Of the session, or of the workflow. */
+  labels: z.record(z.string(), z.string()),
+  events: z.array(OutgoingEventSchema).min(1),
+});
+export type EventsNotice = z.infer<typeof EventsNoticeSchema>;
+
+const DeliveriesNoticeSchema = z.strictObject({
+  kind: z.literal('deliveries'),
+  tenant: TenantSchema,
+  deliveryIds: z.array(z.int()).min(1),
+});
+export type DeliveriesNotice = z.infer<typeof DeliveriesNoticeSchema>;
+
+export const NoticeSchema = z.discriminatedUnion('kind', [EventsNoticeSchema, DeliveriesNoticeSchema]);
+export type Notice = z.infer<typeof NoticeSchema>;
+
+/** What is used of the queue. */
+export interface NoticeQueue {
+  send(notice: Notice, options: { contentType: 'json' }): Promise<unknown>;
+}
