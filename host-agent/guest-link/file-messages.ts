@@ -94,18 +94,6 @@ export function fileMessage(kind: number, body: Uint8Array = new Uint8Array(0)):
   return message;
 }
 
-export function u32(value: number): Buffer {
-  const bytes = Buffer.alloc(4);
-  bytes.writeUInt32BE(value, 0);
-  return bytes;
-}
-
-export function u64(value: number): Buffer {
-  const bytes = Buffer.alloc(8);
-  bytes.writeBigUInt64BE(BigInt(value), 0);
-  return bytes;
-}
-
 function failureOf(code: number): GuestFailure {
   const own = OWN_ERRORS.get(code);
   if (own !== undefined) return { reason: 'file', ...own };

@@ -17,10 +17,9 @@ import {
   parseStat,
   parseStatus,
   parseU64,
-  u32,
-  u64,
 } from './file-messages.ts';
 import type { GuestLink } from './guest-link.ts';
+import { u32, u64 } from './integers.ts';
 import { LengthPrefixedDecoder, lengthPrefixed } from './length-prefixed.ts';
 import { ReplyQueue } from './reply-queue.ts';
 

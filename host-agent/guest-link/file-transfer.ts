@@ -8,10 +8,9 @@ import {
   parseStatus,
   parseU64,
   STATUS_BYTES,
-  u32,
-  u64,
 } from './file-messages.ts';
 import type { FileConversation, FileServer, PathRequest } from './file-server.ts';
+import { u32, u64 } from './integers.ts';
 
 /** One message of an upload; the guest takes at most twice of it. */
 const DATA_BYTES = 128 * 1024;

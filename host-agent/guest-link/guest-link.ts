@@ -2,7 +2,7 @@
 import type { Readable, Writable } from 'node:stream';
 import { getSystemErrorName } from 'node:util';
 import type { CarriedChannel, CarriedLink } from './carried.ts';
-import { Channel, type OutputSink } from './channel.ts';
+import { Channel } from './channel.ts';
 import { type Deferred, deferred, within } from './deferred.ts';
 import { fail, type GuestFailure, type GuestResult, succeed } from './failure.ts';
 import {
@@ -11,37 +11,15 @@ import {
   type GuestFrame,
   HOST_FRAME,
   type HostFrameType,
-  MAX_PAYLOAD_BYTES,
   WIRE_VERSION,
 } from './frames.ts';
-import { OUTPUT_WINDOW_BYTES } from './output-window.ts';
+import { u32 } from './integers.ts';
+import { encodeFork, encodeSpawn, type SpawnOptions } from './spawn.ts';
 import { ALWAYS_AWAKE, type Wakefulness } from './wakefulness.ts';
 
 export interface GuestPipes {
   readonly stdin: Writable;
   readonly stdout: Readable;
-}
-
-export interface SpawnOptions {
-  readonly argv: readonly string[];
-  readonly cwd: string | Uint8Array;
-  /** `NAME=value`, each. */
-  readonly environment: readonly (string | Uint8Array)[];
-  /** Gives the program a control pair on file descriptors 198 (in) and 199 (out). */
-  readonly control?: boolean;
-  /** Starts with output discarded. */
-  readonly muted?: boolean;
-  readonly onOutput?: OutputSink;
-  readonly onControl?: (bytes: Uint8Array) => void;
-  /** Credit of the control stream is then given by `consumeControl` of the channel only. */
-  readonly manualControl?: boolean;
-  /** Standard input can be begun anew by `renewStdin` of the channel, also after its end. */
-  readonly renewableStdin?: boolean;
-  /** The program will be forked from: it finds a socket for that where the control pair would be. */
-  readonly isTemplate?: boolean;
-  /** How much the guest may send of a standard stream before its bytes are consumed. */
-  readonly outputWindowBytes?: number;
-  readonly timeoutMs?: number;
 }
 
 /** Who goes on with a program of a checkpoint, and hears it from then on. */
@@ -59,11 +37,6 @@ const MAX_UNSENT_BYTES = 16 * 1024 * 1024;
 const MAX_PINGS = 64;
 const MAX_COUNTS = 4;
 const DEFAULT_SPAWN_TIMEOUT_MS = 30_000;
-const FLAG_CONTROL = 1;
-const FLAG_MUTED = 2;
-const FLAG_INPUT_RENEWED = 4;
-const FLAG_TEMPLATE = 0x40;
-const NUL = Buffer.alloc(1);
 
 interface Starting {
   readonly options: Pick<SpawnOptions, 'onOutput' | 'onControl' | 'manualControl' | 'outputWindowBytes'>;
@@ -71,43 +44,6 @@ interface Starting {
 }
 
 type AddOptions = Starting['options'] & { readonly carried?: CarriedChannel };
-
-function u32(value: number): Buffer {
-  const bytes = Buffer.alloc(4);
-  bytes.writeUInt32BE(value, 0);
-  return bytes;
-}
-
-function terminated(text: string | Uint8Array): Buffer[] {
-  return [Buffer.from(text), NUL];
-}
-
-function encodeSpawn(options: SpawnOptions): GuestResult<Buffer> {
-  const strings = [options.cwd, ...options.argv, ...options.environment];
-  if (strings.some((text) => Buffer.from(text).includes(0)))
-    return fail('spawn_failed', 'a NUL byte in the arguments, the environment or the folder', 'EINVAL');
-  const flags =
-    (options.control === true ? FLAG_CONTROL : 0) |
-    (options.muted === true ? FLAG_MUTED : 0) |
-    (options.renewableStdin === true ? FLAG_INPUT_RENEWED : 0) |
-    (options.isTemplate === true ? FLAG_TEMPLATE : 0);
-  const credit = u32(OUTPUT_WINDOW_BYTES);
-  const streamCredit = u32(options.outputWindowBytes ?? OUTPUT_WINDOW_BYTES);
-  const payload = Buffer.concat([
-    Buffer.from([flags]),
-    streamCredit,
-    streamCredit,
-    credit,
-    ...terminated(options.cwd),
-    u32(options.argv.length),
-    ...options.argv.flatMap(terminated),
-    u32(options.environment.length),
-    ...options.environment.flatMap(terminated),
-  ]);
-  if (payload.length > MAX_PAYLOAD_BYTES)
-    return fail('limit', `arguments and environment of ${payload.length} bytes`, 'E2BIG');
-  return succeed(payload);
-}
 
 export class GuestLink {
   readonly #pipes: GuestPipes;
@@ -281,9 +217,7 @@ export class GuestLink {
    * the error EPIPE where the template is gone or does not listen.
    */
   fork(options: ForkOptions): Promise<GuestResult<Channel>> {
-    const credit = u32(OUTPUT_WINDOW_BYTES);
-    const parts = [Buffer.from([FLAG_MUTED]), credit, credit, credit, u32(options.template.id)];
-    return this.#start(HOST_FRAME.fork, Buffer.concat(parts), options);
+    return this.#start(HOST_FRAME.fork, encodeFork(options.template.id), options);
   }
 
   #start(

@@ -1,7 +1,8 @@
 /** Where the shells of a session come from: a bash that has begun is forked for each. */
 import type { Channel } from './channel.ts';
 import { fail, type GuestResult, succeed } from './failure.ts';
-import type { GuestLink, SpawnOptions } from './guest-link.ts';
+import type { GuestLink } from './guest-link.ts';
+import type { SpawnOptions } from './spawn.ts';
 
 const LIBRARY_PATH = '/sandgate/shell.so';
 /** Where bash itself is found: not on the session's PATH, which a command may have set to anything. */

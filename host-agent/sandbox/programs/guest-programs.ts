@@ -10,7 +10,8 @@ import {
 } from '../../../shared/program.ts';
 import type { Channel } from '../../guest-link/channel.ts';
 import type { GuestFailure } from '../../guest-link/failure.ts';
-import type { GuestLink, SpawnOptions } from '../../guest-link/guest-link.ts';
+import type { GuestLink } from '../../guest-link/guest-link.ts';
+import type { SpawnOptions } from '../../guest-link/spawn.ts';
 import type { ToolPlace } from '../tools/tool.ts';
 import type { CarriedProgram, CarriedPrograms } from './carried.ts';
 import { GuestProgram } from './guest-program.ts';
