@@ -1,8 +1,15 @@
 import { cloudflareTest } from '@cloudflare/vitest-plugin';
 import { defineConfig } from 'vitest/config';
 import { workerTestBindings } from './test/fixtures/worker-test-bindings.ts';
+import { PATIENCE_MS } from './test/patience.ts';
 
 const REAL_TIMEOUT_MS = 120_000;
+/** Longer than what a test waits for, so that it can say what did not come. */
+const patient = {
+  testTimeout: 2 * PATIENCE_MS,
+  hookTimeout: 2 * PATIENCE_MS,
+  expect: { poll: { timeout: PATIENCE_MS } },
+};
 /** For tests that run parts of an agent in their own process. */
 const setupFiles = ['./test/fixtures/digest-library.ts'];
 /** What runs real sandboxes runs alone: two such files at once would measure each other. */
@@ -22,8 +29,7 @@ export default defineConfig({
           name: 'node',
           environment: 'node',
           setupFiles,
-          // A bound on hanging, not on speed: these files run beside each other on a busy machine.
-          testTimeout: 30_000,
+          ...patient,
           include: ['test/*.test.ts', 'test/{shared,host-agent,scripts,bench}/**/*.test.ts'],
         },
       },
@@ -34,8 +40,7 @@ export default defineConfig({
             miniflare: { bindings: await workerTestBindings() },
           })),
         ],
-        // As for `node`: a bound on hanging.
-        test: { name: 'worker', testTimeout: 30_000, include: ['test/worker/**/*.test.ts'] },
+        test: { name: 'worker', ...patient, include: ['test/worker/**/*.test.ts'] },
       },
       { test: { name: 'contract', environment: 'node', include: ['test/contract/**/*.test.ts'], ...serial } },
       // Only by name: it builds every image.

@@ -1,4 +1,4 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { type LogFields, SILENT_LOG } from '../../../host-agent/logging/log.ts';
 import { linkHost } from '../../fixtures/edge-double/host.ts';
 
@@ -15,12 +15,10 @@ test('the log of a host names the request and the trace of a call, and of one wi
     const executionId = grant.claims.exec ?? '';
     (await host.sandboxes.call(executionId)).end();
     await peer.finished(executionId);
-    await vi.waitFor(() =>
-      expect(lines.filter((fields) => fields.execution_id === executionId)).not.toHaveLength(0),
-    );
-    const line = lines.find(
-      (fields) => fields.event === 'execution_finished' && fields.execution_id === executionId,
-    );
+    const finished = () =>
+      lines.find((fields) => fields.event === 'execution_finished' && fields.execution_id === executionId);
+    await expect.poll(finished).toBeDefined();
+    const line = finished();
     expect(line).toMatchObject({ status: 'succeeded' });
     expect([line?.request_id, line?.trace_id]).toEqual(
       requestId === REQUEST_ID ? [REQUEST_ID, TRACE_ID] : [undefined, undefined],

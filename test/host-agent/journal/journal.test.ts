@@ -195,7 +195,7 @@ describe('a journal that is opened again', () => {
         expect(journal.tornBytes > 0).toBe(!ends.includes(length));
       });
     }
-  }, 30_000);
+  });
 
   test('F28 goes on after a torn tail', async () => {
     const attach = sampleAttach();

@@ -47,7 +47,7 @@ describe('the gateway process', () => {
     });
     gateway.start();
     await messageCount(1);
-  }, 30_000);
+  });
 
   afterAll(async () => {
     await gateway.stop(5_000);

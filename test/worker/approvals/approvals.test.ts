@@ -10,6 +10,7 @@ import type { HostDouble, Script } from '../../fixtures/host-double/host-double.
 import { ALL_SCOPES, tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn, request } from '../harness/api.ts';
 import { EventReader, type ReadEvent } from '../harness/event-reader.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { call, rpc } from '../mcp/rpc.ts';
 
@@ -96,14 +97,11 @@ async function read(executionId: string): Promise<Execution> {
 }
 
 async function ended(executionId: string): Promise<Execution> {
-  return vi.waitFor(
-    async () => {
-      const execution = await read(executionId);
-      expect(['waiting', 'queued', 'granted', 'running']).not.toContain(execution.status);
-      return execution;
-    },
-    { timeout: 15_000, interval: 50 },
-  );
+  return eventually(async () => {
+    const execution = await read(executionId);
+    expect(['waiting', 'queued', 'granted', 'running']).not.toContain(execution.status);
+    return execution;
+  });
 }
 
 describe('a call of a tool that needs an approval', () => {

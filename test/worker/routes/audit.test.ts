@@ -3,6 +3,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { AuditPageSchema } from '../../../shared/audit.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { OPERATOR_TOKEN } from '../issuer-bindings.ts';
 
 const operator = { token: OPERATOR_TOKEN };
@@ -17,7 +18,7 @@ describe('the audit log', () => {
     const done = await api('PUT', '/v1/tenants/audited/limits', { ...operator, body });
     const refused = await api('POST', '/v1/tenants/-/status', { ...operator, body: { disabled: true } });
     expect([done.status, refused.status]).toEqual([200, 404]);
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const [last, first] = (await acts('?limit=2')).entries;
       expect(first).toMatchObject({
         operation: 'setTenantLimits',

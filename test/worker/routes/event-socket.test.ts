@@ -64,7 +64,7 @@ async function open(executionId: string, query = '', headers: Record<string, str
     messages,
     closed: closed.promise,
     until: async (condition) => {
-      await expect.poll(() => condition(messages), { timeout: 10_000 }).toBe(true);
+      await expect.poll(() => condition(messages)).toBe(true);
     },
   };
 }
@@ -143,7 +143,7 @@ describe('a socket with the events of an execution', () => {
     })();
     expect(await client.closed).toMatchObject({ code: 1013 });
     await writing;
-  }, 60_000);
+  });
 
   test.each<[string, string]>([
     ['no JSON', 'hello'],

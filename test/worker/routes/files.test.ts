@@ -230,7 +230,7 @@ describe('GET', () => {
       transfer.done({ bytes: total });
     });
     const response = await request('GET', `${base}/files/f`, { token });
-    await expect.poll(() => isFull, { timeout: 10_000 }).toBe(true);
+    await expect.poll(() => isFull).toBe(true);
     const transfer = begun[0];
     expect(transfer === undefined ? 0 : transfer.sentBytes - transfer.takenBytes).toBeLessThanOrEqual(
       TRANSFER_WINDOW_BYTES,
@@ -250,7 +250,7 @@ describe('GET', () => {
     const reader = response.body?.getReader();
     await reader?.read();
     await reader?.cancel();
-    await expect.poll(() => begun[0]?.isCancelled, { timeout: 10_000 }).toBe(true);
+    await expect.poll(() => begun[0]?.isCancelled).toBe(true);
   });
 
   test('that failed is let go of, also while its client does not read', async () => {
@@ -262,7 +262,7 @@ describe('GET', () => {
       transfer.failed('transfer_failed');
     });
     const response = await request('GET', `${base}/files/f`, { token });
-    await expect.poll(() => begun[0]?.sentBytes, { timeout: 10_000 }).toBe(TRANSFER_WINDOW_BYTES);
+    await expect.poll(() => begun[0]?.sentBytes).toBe(TRANSFER_WINDOW_BYTES);
     // Whatever comes to the session after it has seen that it failed.
     play((transfer) => transfer.failed('not_found'));
     await call('GET', '/files/g');
@@ -453,7 +453,7 @@ describe('who may', () => {
       endings.push(() => transfer.failed('not_found', '"f": gone'));
     });
     const waiting = Array.from({ length: MAX_TRANSFERS }, () => call('GET', '/files/f'));
-    await expect.poll(() => endings.length, { timeout: 10_000 }).toBe(MAX_TRANSFERS);
+    await expect.poll(() => endings.length).toBe(MAX_TRANSFERS);
     const beyond = await call('GET', '/files/f');
     expect(problemIn(beyond)).toMatchObject({ status: 429, code: 'too_many_transfers', retryable: true });
     expect(beyond.headers.get('Retry-After')).toBe('1');
@@ -507,7 +507,7 @@ describe('the link of the host', () => {
     // Nobody reads it meanwhile, so that the window stays as it is.
     const response = await request('GET', `${base}/files/f`, { token });
     const [session] = host.sessions.values();
-    await expect.poll(() => session?.closes.length ?? 0, { timeout: 10_000 }).toBeGreaterThan(0);
+    await expect.poll(() => session?.closes.length ?? 0).toBeGreaterThan(0);
     await response.body?.cancel().catch(() => undefined);
   });
 

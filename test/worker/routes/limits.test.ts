@@ -9,6 +9,7 @@ import { sessionObjectName } from '../../../worker/objects/session-name.ts';
 import { echo, type HostDouble, type Script } from '../../fixtures/host-double/host-double.ts';
 import { nowS, tokenOf } from '../fixture-issuer.ts';
 import { type ApiAnswer, type ApiOptions, api, problemIn } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { OPERATOR_TOKEN } from '../issuer-bindings.ts';
 
@@ -80,7 +81,7 @@ const hold = (token: string, sessionId: string) => run(token, sessionId, 'hold',
 
 async function endOf(token: string, sessionId: string): Promise<void> {
   await api('POST', `/v1/sessions/${sessionId}/interrupt`, { token });
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     const session = SessionSchema.parse((await api('GET', `/v1/sessions/${sessionId}`, { token })).json);
     expect(session.executions).toMatchObject({ queued: 0, running: 0 });
   });
@@ -115,7 +116,7 @@ describe('concurrent sessions', () => {
     expect((await api('DELETE', `/v1/sessions/${over}`, { token })).status).toBe(204);
     const next = await Promise.all(Array.from({ length: 10 }, () => create(token)));
     expect(next.filter(({ status }) => status === 201)).toHaveLength(1);
-  }, 60_000);
+  });
 
   test('one session that is asked for ten times with a key takes one place', async () => {
     const { token } = await tenantWith({ tenant: { concurrent_sessions: 2 } });
@@ -146,7 +147,7 @@ describe('concurrent sessions', () => {
     host.refuseAttach = 'host_full';
     expect(problemIn(await create(token)).code).toBe('host_full');
     host.refuseAttach = undefined;
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const report = await env.TENANT.getByName(name).usage(name, { from: '2000-01-01', to: '2100-01-01' });
       expect(report).toMatchObject({ value: { now: { concurrent_sessions: 0 } } });
     });
@@ -167,9 +168,9 @@ describe('concurrent executions', () => {
       expect(problemIn(refused).limit).toMatchObject({ name: 'concurrent_executions', limit: 3, used: 3 });
     }
     const { session_id: sessionId } = ExecutionSchema.parse(taken[0]?.json);
-    await vi.waitFor(() => expect(host.session(sessionId).executions.size).toBeGreaterThan(0));
+    await eventually(() => expect(host.session(sessionId).executions.size).toBeGreaterThan(0));
     await api('POST', `/v1/sessions/${sessionId}/interrupt`, { token });
-    await vi.waitFor(async () => expect((await hold(token, sessionId)).status).toBe(202));
+    await eventually(async () => expect((await hold(token, sessionId)).status).toBe(202));
     expect((await hold(token, sessionId)).status).toBe(429);
   });
 
@@ -184,7 +185,7 @@ describe('concurrent executions', () => {
     expect(new Set(answers.map(({ text }) => text)).size).toBe(1);
     expect(host.session(sessionId).executions.size).toBe(1);
     // What their admissions took is given back.
-    await vi.waitFor(async () => expect((await run(token, sessionId, 'next')).status).toBe(200));
+    await eventually(async () => expect((await run(token, sessionId, 'next')).status).toBe(200));
   });
 
   test('a limit that is set later holds for sessions that are there, within a minute', async () => {
@@ -196,10 +197,10 @@ describe('concurrent executions', () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 60_000 });
     // The first call after that minute may be the one that learns of it.
     for (const id of [first, second]) await run(tenant.token, id, 'x');
-    await vi.waitFor(async () => expect((await usageOf(tenant)).now.concurrent_executions).toBe(0));
+    await eventually(async () => expect((await usageOf(tenant)).now.concurrent_executions).toBe(0));
     expect((await hold(tenant.token, first)).status).toBe(202);
     expect(problemIn(await hold(tenant.token, second)).code).toBe('quota_exceeded');
-    await vi.waitFor(() => expect(host.session(first).executions.size).toBeGreaterThan(1));
+    await eventually(() => expect(host.session(first).executions.size).toBeGreaterThan(1));
     await endOf(tenant.token, first);
   });
 });
@@ -285,7 +286,7 @@ describe('what is counted after the fact', () => {
       limit: { name: 'storage_bytes', limit: kept.stored_bytes, used: kept.stored_bytes },
     });
     await api('DELETE', `/v1/snapshots/${kept.snapshot_id}`, { token });
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       await runDurableObjectAlarm(env.SNAPSHOT_INDEX.get(env.SNAPSHOT_INDEX.idFromName(tenant.name)));
       expect((await usageOf(tenant)).now.storage_bytes).toBe(0);
     });

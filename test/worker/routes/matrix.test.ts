@@ -4,7 +4,7 @@
  */
 import { listDurableObjectIds } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ProgramSchema } from '../../../shared/code-mode.ts';
 import { ExecutionSchema } from '../../../shared/execution.ts';
 import { newId, newSessionId } from '../../../shared/ids.ts';
@@ -19,6 +19,7 @@ import { routes } from '../../../worker/routes/table.ts';
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn, request } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { OPERATOR_TOKEN } from '../issuer-bindings.ts';
 
@@ -127,7 +128,7 @@ beforeAll(async () => {
     const made = await api('POST', path, { token, body });
     expect(made.status, made.text).toBe(201);
   }
-}, 60_000);
+});
 afterEach(() => {
   expect(host.failures).toEqual([]);
 });
@@ -149,13 +150,10 @@ async function thingsOf(token: string): Promise<Ids> {
   const webhook = await api('POST', '/v1/webhooks', { token, body: WEBHOOK });
   const workflow = await api('POST', '/v1/workflows', { token, body: WORKFLOW });
   const { workflow_id } = WorkflowSchema.parse(workflow.json);
-  await vi.waitFor(
-    async () => {
-      const now = await api('GET', `/v1/workflows/${workflow_id}`, { token });
-      expect(WorkflowSchema.parse(now.json).status).not.toBe('running');
-    },
-    { timeout: 20_000 },
-  );
+  await eventually(async () => {
+    const now = await api('GET', `/v1/workflows/${workflow_id}`, { token });
+    expect(WorkflowSchema.parse(now.json).status).not.toBe('running');
+  });
   return {
     session_id,
     execution_id: ExecutionSchema.parse(ran.json).execution_id,

@@ -16,6 +16,7 @@ import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { ALL_SCOPES, tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn, request } from '../harness/api.ts';
 import { EventReader } from '../harness/event-reader.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { call, rpc } from '../mcp/rpc.ts';
 
@@ -520,7 +521,7 @@ describe('waiting', () => {
     const { program, execution } = await begin();
     execution.call(1, 'stock-price', { symbol: 'x' });
     execution.call(2, 'again', { symbol: 'x' });
-    await vi.waitFor(() => expect(hanging).toHaveBeenCalledTimes(2), 10_000);
+    await eventually(() => expect(hanging).toHaveBeenCalledTimes(2));
     const double = host.session(sessionId);
     await host.until(() => double.ackedSeq === double.lastSeq);
     hanging.mockImplementation(async () => Response.json({ price: 1 }));

@@ -5,6 +5,7 @@ import { SessionSchema } from '../../../shared/session.ts';
 import type { HostDouble, Script } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 
 let host: HostDouble;
@@ -89,15 +90,12 @@ async function start(code: string, more: object = {}, options: ApiOptions = {}):
 
 async function run(code: string, more: object = {}): Promise<RepairRun> {
   const { repair_run_id } = await start(code, more);
-  return vi.waitFor(
-    async () => {
-      const answer = await api('GET', `${path()}/${repair_run_id}`, { token: await alice() });
-      const found = RepairRunSchema.parse(answer.json);
-      expect(found.status).not.toBe('running');
-      return found;
-    },
-    { timeout: 25_000, interval: 50 },
-  );
+  return eventually(async () => {
+    const answer = await api('GET', `${path()}/${repair_run_id}`, { token: await alice() });
+    const found = RepairRunSchema.parse(answer.json);
+    expect(found.status).not.toBe('running');
+    return found;
+  });
 }
 
 describe('R06: a self-healing run', () => {
@@ -176,7 +174,7 @@ describe('R06: a self-healing run', () => {
   test('is cancelled with the attempt that it makes', async () => {
     modelAnswers();
     const { repair_run_id } = await start('hold');
-    await vi.waitFor(() => expect(ran).toEqual(['hold']), { timeout: 10_000 });
+    await eventually(() => expect(ran).toEqual(['hold']));
     const cancelled = await api('POST', `${path()}/${repair_run_id}/cancel`, { token: await alice() });
     expect(RepairRunSchema.parse(cancelled.json)).toMatchObject({
       status: 'cancelled',
@@ -195,7 +193,7 @@ describe('R06: a self-healing run', () => {
       await start('ok once', {}, { headers }),
     ];
     expect(second.repair_run_id).toBe(first.repair_run_id);
-    await vi.waitFor(() => expect(ran).toEqual(['ok once']));
+    await eventually(() => expect(ran).toEqual(['ok once']));
     const token = await tokenOf({ claims: { tenant: 'acme', sub: 'bob' } });
     const stranger = await api('GET', `${path()}/${first.repair_run_id}`, { token });
     expect(problemIn(stranger).code).toBe('not_found');

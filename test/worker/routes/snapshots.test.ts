@@ -1,6 +1,6 @@
 import { runDurableObjectAlarm } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ExecutionSchema } from '../../../shared/execution.ts';
 import { SessionSchema } from '../../../shared/session.ts';
 import { ForkedSchema, type Snapshot, SnapshotSchema } from '../../../shared/snapshot-resource.ts';
@@ -8,6 +8,7 @@ import { MAX_SNAPSHOTS } from '../../../worker/objects/snapshots/object.ts';
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 
 let host: HostDouble;
@@ -61,7 +62,7 @@ describe('a named snapshot', () => {
     for (const { snapshot_id: id } of [first, second]) {
       expect((await as(alice(), 'DELETE', `/v1/snapshots/${id}`)).status).toBe(204);
       expect((await as(alice(), 'DELETE', `/v1/snapshots/${id}`)).status).toBe(404);
-      await vi.waitFor(async () => {
+      await eventually(async () => {
         await runDurableObjectAlarm(env.SNAPSHOT_INDEX.get(env.SNAPSHOT_INDEX.idFromName('acme')));
         expect((await env.SNAPSHOTS.list({ prefix: `acme/${id}/` })).objects).toEqual([]);
       });
@@ -157,7 +158,7 @@ describe('a rollback', () => {
     const { execution_id: executionId } = ExecutionSchema.parse(running.json);
     await host.until(() => host.session(sessionId).executions.size === 1);
     const waiting = as(alice(), 'POST', `${path}/execute`, { body: call });
-    await vi.waitFor(async () =>
+    await eventually(async () =>
       expect((await as(alice(), 'GET', path)).json).toMatchObject({ executions: { queued: 1 } }),
     );
     host.script = held;
@@ -224,7 +225,7 @@ describe('a fork', () => {
     }
     // It is nobody's snapshot: what was stored for it goes.
     expect((await as(alice(), 'GET', '/v1/snapshots')).json).toMatchObject({ snapshots: [] });
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       await runDurableObjectAlarm(env.SNAPSHOT_INDEX.get(env.SNAPSHOT_INDEX.idFromName('acme')));
       const id = sessions[0]?.from_snapshot ?? '';
       expect((await env.SNAPSHOTS.list({ prefix: `acme/${id}/` })).objects).toEqual([]);

@@ -9,6 +9,7 @@ import type { ExecutionDouble } from '../../fixtures/host-double/execution-doubl
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { nowS, tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { OPERATOR_TOKEN } from '../issuer-bindings.ts';
 
@@ -83,7 +84,7 @@ async function counted() {
 }
 
 const stands = (expected: { holding: number; suspended: number }) =>
-  vi.waitFor(async () => expect(await counted()).toEqual(expected));
+  eventually(async () => expect(await counted()).toEqual(expected));
 
 test('a suspended session gives its place to another, and takes one again when it wakes', async () => {
   const first = await open();
@@ -149,14 +150,14 @@ test('a place that was taken for a host which did not come is given back', async
 test('a session that moves with a running call keeps its place on the way', async () => {
   const first = await open();
   const begun = ExecutionSchema.parse((await run(first, 'hold', { detach: true })).json);
-  await vi.waitFor(() => expect(running).toHaveLength(1));
+  await eventually(() => expect(running).toHaveLength(1));
   const other = await connect();
   const [moved, ...creates] = await Promise.all([act(first, 'migrate'), create(), create(), create()]);
   expect(moved).toMatchObject({ status: 200, json: { state: 'running', host_id: other.hostId } });
   expect(creates.map((answer) => problemIn(answer).code)).toEqual(Array(3).fill('quota_exceeded'));
   await running[0]?.finish();
   const path = `/v1/sessions/${first}/executions/${begun.execution_id}`;
-  await vi.waitFor(async () =>
+  await eventually(async () =>
     expect((await api('GET', path, { token })).json).toMatchObject({ status: 'succeeded' }),
   );
   await stands({ holding: 1, suspended: 0 });
@@ -165,7 +166,7 @@ test('a session that moves with a running call keeps its place on the way', asyn
 test('a call in the middle of its work waits for a place, and goes on when there is one', async () => {
   const first = await open();
   await run(first, 'hold', { detach: true });
-  await vi.waitFor(() => expect(running).toHaveLength(1));
+  await eventually(() => expect(running).toHaveLength(1));
   await suspend(first);
   await stands({ holding: 0, suspended: 1 });
   const second = await open();
@@ -177,7 +178,7 @@ test('a call in the middle of its work waits for a place, and goes on when there
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 20_000 });
   await runDurableObjectAlarm(object);
   vi.useRealTimers();
-  await vi.waitFor(async () => expect(await stateOf(first)).toBe('running'), { timeout: 10_000 });
+  await eventually(async () => expect(await stateOf(first)).toBe('running'));
   expect(running).toHaveLength(1);
 });
 

@@ -14,6 +14,7 @@ import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import type { TransferDouble } from '../../fixtures/host-double/transfer-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api, request } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 
 let host: HostDouble;
@@ -108,7 +109,7 @@ describe('a socket on a terminal', () => {
       size: { rows: 24, cols: 100 },
     });
     expect(host.commands.at(-1)?.claims).toMatchObject({ act: 'terminal', exec: null });
-    await vi.waitFor(() => expect([client.texts.length, client.receivedBytes]).toEqual([1, 2]));
+    await eventually(() => expect([client.texts.length, client.receivedBytes]).toEqual([1, 2]));
     client.socket.send(new TextEncoder().encode('ls\r'));
     client.socket.send('{"type":"resize","rows":5,"cols":6}');
     await only().until(() => messagesTo(only()).length === 2);
@@ -157,11 +158,11 @@ describe('a socket on a terminal', () => {
     const giving = (async () => {
       for (; sent < total; sent += MAX_TERMINAL_MESSAGE_BYTES) await only().data(piece);
     })();
-    await vi.waitFor(() => expect(client.receivedBytes).toBe(TERMINAL_CLIENT_WINDOW_BYTES));
+    await eventually(() => expect(client.receivedBytes).toBe(TERMINAL_CLIENT_WINDOW_BYTES));
     client.onBytes = () => client.socket.send(JSON.stringify({ type: 'taken', bytes: client.receivedBytes }));
     client.onBytes();
     await giving;
-    await vi.waitFor(() => expect(client.receivedBytes).toBe(total));
+    await eventually(() => expect(client.receivedBytes).toBe(total));
     only().done();
     expect((await client.closed).code).toBe(1000);
   });

@@ -1,8 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Workflow, WorkflowSchema } from '../../../shared/workflow.ts';
 import type { HostDouble, Script } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 
 let host: HostDouble;
@@ -49,14 +50,11 @@ async function read(workflowId: string): Promise<Workflow> {
 }
 
 function ended({ workflow_id }: Workflow): Promise<Workflow> {
-  return vi.waitFor(
-    async () => {
-      const workflow = await read(workflow_id);
-      expect(workflow.status).not.toBe('running');
-      return workflow;
-    },
-    { timeout: 20_000, interval: 50 },
-  );
+  return eventually(async () => {
+    const workflow = await read(workflow_id);
+    expect(workflow.status).not.toBe('running');
+    return workflow;
+  });
 }
 
 async function run(body: unknown): Promise<Workflow> {
@@ -189,7 +187,7 @@ describe('a workflow', () => {
     const workflow = await start({
       tasks: { a: shell('hold on'), b: shell('out b', { depends_on: ['a'] }) },
     });
-    await vi.waitFor(() => expect(ran).toEqual(['hold on']), { timeout: 10_000 });
+    await eventually(() => expect(ran).toEqual(['hold on']));
     const cancel = async () =>
       api('POST', `/v1/workflows/${workflow.workflow_id}/cancel`, { token: await alice() });
     const answer = await cancel();

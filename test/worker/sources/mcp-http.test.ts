@@ -8,6 +8,7 @@ import { ToolListSchema, ToolSearchSchema } from '../../../worker/routes/tools.t
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { ALL_SCOPES, tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { connectClient } from '../mcp/clients.ts';
 import { call, rpc } from '../mcp/rpc.ts';
@@ -58,14 +59,11 @@ async function read(name: string): Promise<ToolSource> {
 
 /** When it was asked for the first time. */
 async function asked(name: string): Promise<ToolSource> {
-  return vi.waitFor(
-    async () => {
-      const source = await read(name);
-      expect(source.status).not.toBe('pending');
-      return source;
-    },
-    { timeout: 15_000, interval: 50 },
-  );
+  return eventually(async () => {
+    const source = await read(name);
+    expect(source.status).not.toBe('pending');
+    return source;
+  });
 }
 
 async function ready(body: { name: string; url: string } & Record<string, unknown>): Promise<ToolSource> {
@@ -371,7 +369,7 @@ describe('an MCP server over HTTP', () => {
     );
     await ready({ name: 'slow', url: 'https://slow.example.com/mcp' });
     expect(await executed('slow.wait', {}, { timeout_ms: 300 })).toMatchObject({ status: 'timeout' });
-    await vi.waitFor(() => expect(given?.aborted).toBe(true));
+    await eventually(() => expect(given?.aborted).toBe(true));
   });
 
   test('R32: is told when a call is given up by who made it', async () => {
@@ -392,9 +390,9 @@ describe('an MCP server over HTTP', () => {
       const running = client.callTool({ name: 'slow.wait', arguments: args }, { signal: abort.signal });
       running.catch(() => undefined);
       const before = given.length;
-      await vi.waitFor(() => expect(given.length).toBeGreaterThan(before), { timeout: 10_000 });
+      await eventually(() => expect(given.length).toBeGreaterThan(before));
       abort.abort();
-      await vi.waitFor(() => expect(given.every(({ aborted }) => aborted)).toBe(true), { timeout: 10_000 });
+      await eventually(() => expect(given.every(({ aborted }) => aborted)).toBe(true));
     }
     await client.close();
   });
@@ -425,14 +423,11 @@ describe('an MCP server over HTTP', () => {
     internet.host('old.example.com', sessions.answer);
     for (const name of ['new', 'old']) {
       await ready({ name, url: `https://${name}.example.com/mcp` });
-      await vi.waitFor(
-        async () => {
-          // Not before it listens: then nobody hears it.
-          expect(await executed(`${name}.grow`, {})).toMatchObject({ status: 'succeeded' });
-          expect(await toolNames()).toContain(`${name}.b`);
-        },
-        { timeout: 15_000, interval: 500 },
-      );
+      await eventually(async () => {
+        // Not before it listens: then nobody hears it.
+        expect(await executed(`${name}.grow`, {})).toMatchObject({ status: 'succeeded' });
+        expect(await toolNames()).toContain(`${name}.b`);
+      }, 500);
     }
   });
 
@@ -545,7 +540,7 @@ describe('an MCP server over HTTP', () => {
       body: { kind: 'mcp_http', url: 'https://mcp.example.com/other' },
     });
     expect(stayed.json).toMatchObject({ credential_names: ['authorization'], headers: {} });
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect(internet.to('mcp.example.com').some(({ url }) => url.endsWith('/other'))).toBe(true),
     );
     expect(internet.to('mcp.example.com').at(-1)?.headers.get('authorization')).toBe('Bearer very-secret');

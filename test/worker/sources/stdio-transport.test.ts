@@ -6,6 +6,7 @@ import { MAX_TERMINAL_MESSAGE_BYTES } from '../../../shared/program.ts';
 import { McpConnection } from '../../../worker/sources/mcp/connection.ts';
 import { inexactPlace } from '../../../worker/sources/mcp/exact-message.ts';
 import { StdioTransport } from '../../../worker/sources/mcp/stdio-transport.ts';
+import { eventually } from '../harness/eventually.ts';
 
 /** The other end of the socket: what the host says of the process. */
 async function started() {
@@ -41,9 +42,9 @@ describe('what a process writes', () => {
     says({ type: 'stderr', text: 'warming up\n' });
     writes('Server running on stdio\n\n[1,2]\n{"not": "a message"}\n{broken\n');
     writes(`${JSON.stringify(message(2))}\r\n${JSON.stringify(message(3))}\n${JSON.stringify(message(4))}`);
-    await vi.waitFor(() => expect(messages).toHaveLength(3));
+    await eventually(() => expect(messages).toHaveLength(3));
     writes('\n');
-    await vi.waitFor(() => expect(messages).toHaveLength(4));
+    await eventually(() => expect(messages).toHaveLength(4));
     expect(messages).toEqual([message(1, 'grüß dich ☃'), message(2), message(3), message(4)]);
   });
 
@@ -51,7 +52,7 @@ describe('what a process writes', () => {
     const { messages, writes } = await started();
     const line = (data: string) => `{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"id":${data}}}}\n`;
     writes(line('9007199254740993') + line('"9007199254740993"'));
-    await vi.waitFor(() => expect(messages).toHaveLength(2));
+    await eventually(() => expect(messages).toHaveLength(2));
     const places = messages.map((one) => ('result' in one ? inexactPlace(one.result) : undefined));
     expect(places).toEqual(['structuredContent.id', undefined]);
   });
@@ -61,8 +62,8 @@ describe('what a process writes', () => {
     const line = `${JSON.stringify(message(1, 'x'.repeat(100_000)))}\n`;
     writes(line.slice(0, 60_000));
     writes(line.slice(60_000));
-    await vi.waitFor(() => expect(messages).toHaveLength(1));
-    await vi.waitFor(() => expect(controls).not.toEqual([]));
+    await eventually(() => expect(messages).toHaveLength(1));
+    await eventually(() => expect(controls).not.toEqual([]));
     expect(JSON.parse(controls.at(-1) ?? '')).toEqual({ type: 'taken', bytes: line.length });
   });
 
@@ -102,7 +103,7 @@ test('what is said to a process is one line, in pieces that the socket takes', a
   const { transport, pieces } = await started();
   const long = message(1, 'ö'.repeat(MAX_TERMINAL_MESSAGE_BYTES));
   await transport.send(long);
-  await vi.waitFor(() => expect(pieces.length).toBeGreaterThan(2));
+  await eventually(() => expect(pieces.length).toBeGreaterThan(2));
   expect(Math.max(...pieces.map(({ length }) => length))).toBeLessThanOrEqual(MAX_TERMINAL_MESSAGE_BYTES);
   const text = await new Blob(pieces).text();
   expect(text).toBe(`${JSON.stringify(long)}\n`);

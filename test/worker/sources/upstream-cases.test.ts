@@ -8,6 +8,7 @@ import { ToolSourceSchema } from '../../../shared/tool-source.ts';
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { ALL_SCOPES, tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { call, rpc } from '../mcp/rpc.ts';
 import { Internet, scriptedServer } from './stand-ins.ts';
@@ -49,13 +50,10 @@ async function offered(source: string, tools: readonly object[]): Promise<void> 
   );
   const body = { kind: 'mcp_http', name: source, url: `https://${source}.example.com/mcp` };
   expect((await api('POST', '/v1/tool_sources', { token, body })).status).toBe(201);
-  await vi.waitFor(
-    async () => {
-      const read = await api('GET', `/v1/tool_sources/${source}`, { token });
-      expect(ToolSourceSchema.parse(read.json)).toMatchObject({ status: 'ready', tool_count: tools.length });
-    },
-    { timeout: 15_000, interval: 50 },
-  );
+  await eventually(async () => {
+    const read = await api('GET', `/v1/tool_sources/${source}`, { token });
+    expect(ToolSourceSchema.parse(read.json)).toMatchObject({ status: 'ready', tool_count: tools.length });
+  });
 }
 
 const ExportedSchema = z.object({

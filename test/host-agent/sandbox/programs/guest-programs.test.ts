@@ -14,7 +14,7 @@ const SIZE = { rows: 24, cols: 80 };
 let guest: GuestUnderTest;
 beforeAll(async () => {
   guest = await startPlain();
-}, 60_000);
+});
 afterAll(() => guest.stop());
 
 function programsOf(detachedMs?: number): GuestPrograms {

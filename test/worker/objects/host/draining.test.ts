@@ -1,12 +1,13 @@
 /** A host that is drained becomes empty: its sessions go elsewhere, with what runs in them. */
 import { runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { OperatorHostSchema } from '../../../../shared/host-api.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import { type HostDouble, startAmong } from '../../../fixtures/host-double/host-double.ts';
 
 import { api } from '../../harness/api.ts';
+import { eventually } from '../../harness/eventually.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
 import { call, caller, openSession, type TestSession } from '../../harness/sessions.ts';
 import { OPERATOR_TOKEN } from '../../issuer-bindings.ts';
@@ -75,16 +76,15 @@ describe('draining a host', () => {
     const other = await connect();
     say(true);
     for (const session of [idle, busy]) {
-      await vi.waitFor(
-        async () => expect(await view(session)).toMatchObject({ state: 'running', host_id: other.hostId }),
-        { timeout: 10_000 },
+      await eventually(async () =>
+        expect(await view(session)).toMatchObject({ state: 'running', host_id: other.hostId }),
       );
     }
     await running[0]?.finish();
     expect(await waiting).toMatchObject({ value: { status: 'succeeded', state_lost: false } });
     expect(await faults()).toEqual(['draining']);
     say(false);
-    await vi.waitFor(async () => expect(await faults()).toEqual([]));
+    await eventually(async () => expect(await faults()).toEqual([]));
   });
 
   test('from its machine ends there, and goes on where the operator of the edge wants it too', async () => {
@@ -93,10 +93,10 @@ describe('draining a host', () => {
         storage.sql.exec('SELECT draining FROM own_wish').toArray(),
       );
     say(true);
-    await vi.waitFor(async () => expect(await faults()).toEqual(['draining']));
+    await eventually(async () => expect(await faults()).toEqual(['draining']));
     await drain();
     say(false);
-    await vi.waitFor(async () => expect(await saidByHost()).toEqual([{ draining: 0 }]));
+    await eventually(async () => expect(await saidByHost()).toEqual([{ draining: 0 }]));
     expect(await faults()).toContain('draining');
     const answer = await api('POST', `/v1/hosts/${host.hostId}/uncordon`, { token: OPERATOR_TOKEN });
     expect(answer.status, answer.text).toBe(200);
@@ -110,9 +110,8 @@ describe('draining a host', () => {
     const other = await connect();
     await drain();
     for (const session of [idle, busy]) {
-      await vi.waitFor(
-        async () => expect(await view(session)).toMatchObject({ state: 'running', host_id: other.hostId }),
-        { timeout: 10_000 },
+      await eventually(async () =>
+        expect(await view(session)).toMatchObject({ state: 'running', host_id: other.hostId }),
       );
     }
     await running[0]?.finish();
@@ -126,9 +125,7 @@ describe('draining a host', () => {
     await paused.stub.pause(caller);
     await drain();
     for (const session of [idle, paused]) {
-      await vi.waitFor(async () => expect((await view(session)).state).toBe('suspended'), {
-        timeout: 10_000,
-      });
+      await eventually(async () => expect((await view(session)).state).toBe('suspended'));
     }
     expect(await view(busy)).toMatchObject({ state: 'running', host_id: host.hostId });
     await running[0]?.finish();

@@ -22,6 +22,7 @@ import { livenessOf } from '../../../../worker/objects/host/liveness.ts';
 import { isWorthReporting } from '../../../../worker/objects/host/load-report.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import type { DoubleSocket } from '../../../fixtures/host-double/transport.ts';
+import { eventually } from '../../harness/eventually.ts';
 import { connectFakeHost, workerTransport } from '../../harness/fake-host.ts';
 import { call, caller, newId, openSession } from '../../harness/sessions.ts';
 
@@ -248,7 +249,7 @@ describe('a host that goes silent', () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 46_000 });
     await runDurableObjectAlarm(objectStub());
     expect((await inPool()).state).toBe('dead');
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       await runDurableObjectAlarm(objectStub());
       expect(await session.stub.describe(caller)).toMatchObject({ value: { error: { code: 'host_lost' } } });
     });

@@ -131,4 +131,4 @@ test(`cut at ${CUTS} bytes, with its object evicted ${EVICTIONS} times, has the 
     expect(await one.digest('stdout')).toBe(receipt.stdout.sha256);
     expect(await one.digest('stderr')).toBe(receipt.stderr.sha256);
   }
-}, 120_000);
+});

@@ -79,7 +79,7 @@ describe('a detached execution', () => {
     });
     // Readers have fifteen seconds of grace, which this one must not have waited for.
     expect(Date.now() - startedAtMs).toBeLessThan(14_000);
-  }, 30_000);
+  });
 });
 
 describe('waiting for an execution', () => {
@@ -139,5 +139,5 @@ describe('the receipt of an execution that has none', () => {
       .poll(() => session.stub.receipt(caller, executionId))
       .toMatchObject({ code: 'not_found', detail: expect.stringContaining('the session ended before') });
     expect(await destroyed).toMatchObject({ ok: true });
-  }, 20_000);
+  });
 });

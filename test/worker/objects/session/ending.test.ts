@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { assembled, executeStream } from '../../harness/event-reader.ts';
+import { eventually } from '../../harness/eventually.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
 import {
   call,
@@ -80,10 +81,10 @@ describe('deleting a session', () => {
     const told = () => host.commands.filter(({ claims }) => claims.act === 'destroy').length;
     expect(told()).toBe(1);
     const rings = async (count: number) => {
-      await vi.waitFor(async () => {
+      await eventually(async () => {
         await runDurableObjectAlarm(objectStub());
         expect(told()).toBeGreaterThanOrEqual(count);
-      }, 10_000);
+      });
     };
     await rings(2);
     host.confirmDestroy = true;
@@ -93,7 +94,7 @@ describe('deleting a session', () => {
     await runDurableObjectAlarm(objectStub());
     await runDurableObjectAlarm(objectStub());
     expect(told()).toBe(before);
-  }, 20_000);
+  });
 
   test('goes over the control link when the session link is down', async () => {
     const double = host.session(session.id);
@@ -110,7 +111,7 @@ describe('deleting a session', () => {
     await session.stub.destroy(caller);
     await double.connect();
     await host.until(() => double.heard.some(({ type }) => type === 'fenced'));
-  }, 10_000);
+  });
 });
 
 describe('a session that ends by itself', () => {
@@ -188,13 +189,13 @@ describe('a dead host', () => {
     host.close();
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() });
     const hostStub = env.HOST.get(env.HOST.idFromName(host.hostId));
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       vi.setSystemTime(Date.now() + 20_000);
       await runDurableObjectAlarm(hostStub);
       expect(await session.stub.describe(caller)).toMatchObject({
         value: { state: 'error', error: { code: 'host_lost' } },
       });
-    }, 10_000);
+    });
     expect([await answer, await queued]).toEqual([
       expect.objectContaining({ code: 'host_lost' }),
       expect.objectContaining({ code: 'host_lost' }),
@@ -203,7 +204,7 @@ describe('a dead host', () => {
       value: { status: 'unknown', reason: 'host_lost' },
     });
     expect(await session.stub.execute(call('x'))).toMatchObject({ code: 'session_failed' });
-  }, 20_000);
+  });
 });
 
 describe('a silent host', () => {
@@ -229,5 +230,5 @@ describe('a silent host', () => {
     });
     const exported = await session.stub.receipts(caller, WHOLE_CHAIN);
     expect(exported.ok && exported.value.receipts).toHaveLength(2);
-  }, 15_000);
+  });
 });

@@ -10,6 +10,7 @@ import { verifyChain } from '../../../../shared/receipt-verify.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { assembled, EventReader, events } from '../../harness/event-reader.ts';
+import { eventually } from '../../harness/eventually.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
 import {
   call,
@@ -186,7 +187,7 @@ describe('an eviction', () => {
     await evictDurableObject(objectStub(), { webSockets: 'close' });
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 30_000 + 4_000 + 45_000 });
     await runDurableObjectAlarm(objectStub());
-    await vi.waitFor(async () => expect(await result(id)).toMatchObject({ status: 'unknown' }));
+    await eventually(async () => expect(await result(id)).toMatchObject({ status: 'unknown' }));
     await runDurableObjectAlarm(objectStub());
     await runDurableObjectAlarm(objectStub());
     expect(await result(id)).toMatchObject({ status: 'unknown', receipt: null });

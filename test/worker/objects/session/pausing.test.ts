@@ -6,6 +6,7 @@ import { type HostDouble, startAmong } from '../../../fixtures/host-double/host-
 import { tokenOf } from '../../fixture-issuer.ts';
 import { api, problemIn } from '../../harness/api.ts';
 import { assembled, EventReader, events, executeStream } from '../../harness/event-reader.ts';
+import { eventually } from '../../harness/eventually.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
 import { call, caller, openSession, type TestSession } from '../../harness/sessions.ts';
 
@@ -177,7 +178,7 @@ describe('a pause that its host does not carry out', () => {
   test('is told so while the link is down, and the next one after it is back counts', async () => {
     const double = host.session(session.id);
     double.drop();
-    await vi.waitFor(async () =>
+    await eventually(async () =>
       expect(await session.stub.pause(caller)).toMatchObject({ ok: false, code: 'host_unresponsive' }),
     );
     await double.connect();
@@ -187,9 +188,9 @@ describe('a pause that its host does not carry out', () => {
 
   test('counts when it comes late: what the host says is the state', async () => {
     host.session(session.id).send({ type: 'paused' });
-    await vi.waitFor(async () => expect(await state()).toBe('paused'));
+    await eventually(async () => expect(await state()).toBe('paused'));
     host.session(session.id).send({ type: 'resumed' });
-    await vi.waitFor(async () => expect(await state()).toBe('running'));
+    await eventually(async () => expect(await state()).toBe('running'));
   });
 });
 
@@ -198,11 +199,7 @@ describe('a sandbox that is lost on pause', () => {
     const execution = await start('x');
     await session.stub.pause(caller);
     host.session(session.id).send({ type: 'sandbox_lost', reason: 'host_restarted' });
-    await vi.waitFor(
-      async () => expect((await result(execution.id)).status).toBe('unknown'),
-      // The end may be on its way for as long as a host has to answer.
-      { timeout: 20_000, interval: 100 },
-    );
+    await eventually(async () => expect((await result(execution.id)).status).toBe('unknown'));
     expect(await state()).toBe('paused');
     expect(await session.stub.resume(caller)).toMatchObject({ value: { state: 'running' } });
     expect(acts()).not.toContain('resume');

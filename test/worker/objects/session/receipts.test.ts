@@ -188,7 +188,7 @@ describe('a receipt', () => {
       value: { status: 'unknown', reason: 'host_unresponsive', receipt: null },
     });
     await chainHas(1);
-  }, 15_000);
+  });
 
   test('is exported in parts that join to the whole chain', async () => {
     host.script = echo;

@@ -193,7 +193,7 @@ describe('an event stream', () => {
       const listed = await session.stub.listExecutions(caller, { limit: 1 });
       return listed.ok && listed.value.executions[0]?.finished_at !== null;
     };
-    await expect.poll(isOver, { timeout: 10_000 }).toBe(true);
+    await expect.poll(isOver).toBe(true);
     const listed = await session.stub.listExecutions(caller, { limit: 1 });
     const id = (listed.ok && listed.value.executions[0]?.execution_id) || '';
     expect((await events(session, id)).status).toBe(429);
@@ -204,7 +204,7 @@ describe('an event stream', () => {
       await response.body?.cancel();
       return response.status;
     };
-    await expect.poll(status, { timeout: 10_000 }).toBe(200);
+    await expect.poll(status).toBe(200);
     vi.useRealTimers();
     // Each looks at the time by itself: at least one was let go, whichever it was.
     let read: readonly ReadEvent[] = [];
@@ -221,7 +221,7 @@ describe('an event stream', () => {
     const text = assembled([...read, ...again.events], 'stdout');
     expect(text).toBe('z'.repeat(total));
     expect(again.events.at(-1)?.data.event).toBe('end');
-  }, 30_000);
+  });
 
   test('of somebody else does not exist', async () => {
     const id = await finished((execution) => execution.write('stdout', 'secret'));
@@ -294,7 +294,7 @@ describe('a stream beyond the replay window', () => {
       event: 'end',
       execution: { status: 'succeeded', truncated: true },
     });
-  }, 60_000);
+  });
 
   test('leaves a short one that comes after it whole, in the stream and in the result', async () => {
     const stream = await executeStream(session, call('x'));
@@ -315,7 +315,7 @@ describe('a stream beyond the replay window', () => {
     });
     const again = await new EventReader(await events(session, execution.id)).toEnd();
     expect(assembled(again, 'stdout')).toBe('done\n');
-  }, 60_000);
+  });
 
   test('leaves a short one whole across an eviction', async () => {
     const stream = await executeStream(session, call('x'));
@@ -342,7 +342,7 @@ describe('a stream beyond the replay window', () => {
     });
     const read = await new EventReader(await events(session, execution.id)).toEnd();
     expect(assembled(read, 'stdout')).toBe('done\n');
-  }, 60_000);
+  });
 
   test('that an eviction cut names the bytes that are gone as a gap', async () => {
     const stream = await executeStream(session, call('x'));
@@ -371,7 +371,7 @@ describe('a stream beyond the replay window', () => {
     expect(known + gaps.reduce((sum, gap) => sum + gap.to - gap.from, 0)).toBe(total);
     expect(gaps).toHaveLength(1);
     expect(assembled(read, 'stdout').endsWith('the end')).toBe(true);
-  }, 60_000);
+  });
 
   test('that nobody reads holds its program no longer than its deadline, so that its end is heard', async () => {
     const timeoutMs = 2_000;
@@ -387,12 +387,12 @@ describe('a stream beyond the replay window', () => {
       const listed = await session.stub.listExecutions(caller, { limit: 1 });
       return listed.ok && listed.value.executions[0]?.finished_at !== null;
     };
-    await expect.poll(isOver, { timeout: 10_000 }).toBe(true);
+    await expect.poll(isOver).toBe(true);
     expect((await stream.toEnd()).at(-1)?.data).toMatchObject({
       event: 'end',
       execution: { status: 'timeout', truncated: true },
     });
-  }, 30_000);
+  });
 
   test('that nobody reads goes on after the grace, and names what it let go', async () => {
     const total = REPLAY_WINDOW_BYTES + 3 * REPLAY_RING_BYTES;
@@ -419,5 +419,5 @@ describe('a stream beyond the replay window', () => {
     expect(known + gone).toBe(total);
     expect(gone).toBeGreaterThan(0);
     expect(read.at(-1)?.data).toMatchObject({ event: 'end', execution: { status: 'succeeded' } });
-  }, 60_000);
+  });
 });

@@ -7,6 +7,7 @@ import { type HostDouble, startAmong } from '../../../fixtures/host-double/host-
 import { tokenOf } from '../../fixture-issuer.ts';
 import { api, problemIn } from '../../harness/api.ts';
 import { assembled, executeStream } from '../../harness/event-reader.ts';
+import { eventually } from '../../harness/eventually.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
 import { call, caller, openSession, type TestSession, WHOLE_CHAIN } from '../../harness/sessions.ts';
 
@@ -53,7 +54,7 @@ async function start(command: string): Promise<ExecutionDouble> {
   const accepted = await session.stub.execute(call(command, { body: { detach: true } }));
   if (!accepted.ok) throw new Error(accepted.detail);
   const id = accepted.value.execution_id;
-  return vi.waitFor(() => {
+  return eventually(() => {
     const execution = running.find((candidate) => candidate.id === id);
     if (execution === undefined) throw new Error('not started');
     return execution;
@@ -64,7 +65,7 @@ async function start(command: string): Promise<ExecutionDouble> {
 async function run(command: string) {
   const before = running.length;
   const waiting = session.stub.execute(call(command));
-  await vi.waitFor(() => expect(running.length).toBe(before + 1), { timeout: 10_000 });
+  await eventually(() => expect(running.length).toBe(before + 1));
   await running.at(-1)?.finish();
   const done = await waiting;
   if (!done.ok) throw new Error(`${done.code}: ${done.detail}`);
@@ -95,7 +96,7 @@ describe('a suspended session', () => {
     });
     expect(await view()).toMatchObject({ state: 'running', host_id: host.hostId, generation: 1 });
     // What it was made of is needed no more.
-    await vi.waitFor(async () => expect(await stored()).toEqual([]));
+    await eventually(async () => expect(await stored()).toEqual([]));
     await session.stub.suspend(caller);
     expect(await session.stub.resume(caller)).toMatchObject({ value: { state: 'running', generation: 2 } });
   });
@@ -103,7 +104,7 @@ describe('a suspended session', () => {
   test('carries a call to another host: the next byte, one end, and receipts of both', async () => {
     await run('before');
     const stream = await executeStream(session, call('print'));
-    await vi.waitFor(() => expect(running).toHaveLength(2));
+    await eventually(() => expect(running).toHaveLength(2));
     await running[1]?.write('stdout', '1\n');
     await stream.until(({ data }) => data.event === 'stdout');
     const other = await connect();
@@ -126,13 +127,13 @@ describe('a suspended session', () => {
 
   test('goes elsewhere though a call waits for it, and stays where it was where nobody else takes it', async () => {
     const stream = await executeStream(session, call('first'));
-    await vi.waitFor(() => expect(running).toHaveLength(1));
+    await eventually(() => expect(running).toHaveLength(1));
     const waiting = session.stub.execute(call('second'));
     const other = await connect();
     expect(await session.stub.migrate(caller)).toMatchObject({ value: { host_id: other.hostId } });
     await running[0]?.finish();
     await stream.toEnd();
-    await vi.waitFor(() => expect(running).toHaveLength(2));
+    await eventually(() => expect(running).toHaveLength(2));
     host.refuseAttach = 'host_full';
     expect(await session.stub.migrate(caller)).toMatchObject({ ok: false, code: 'no_host_available' });
     expect(await view()).toMatchObject({ state: 'running', host_id: other.hostId });
@@ -151,14 +152,14 @@ describe('a suspended session', () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 6_000 });
     await runDurableObjectAlarm(objectStub());
     vi.useRealTimers();
-    await vi.waitFor(async () => expect((await view()).state).toBe('running'), { timeout: 10_000 });
+    await eventually(async () => expect((await view()).state).toBe('running'));
     await execution.finish();
     expect(await session.stub.wait(caller, execution.id)).toMatchObject({ value: { status: 'succeeded' } });
   });
 
   test('counts no time of a call that is in it, and says to a reader that it stands still', async () => {
     const stream = await executeStream(session, call('slow', { body: { timeout_ms: 1_000 } }));
-    await vi.waitFor(() => expect(running).toHaveLength(1));
+    await eventually(() => expect(running).toHaveLength(1));
     await session.stub.suspend(caller);
     await stream.until(({ data }) => data.event === 'paused');
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 86_400_000 });
@@ -177,7 +178,7 @@ describe('a suspended session', () => {
     await evictDurableObject(objectStub());
     const given = await session.stub.stdin(caller, execution.id, new TextEncoder().encode('x'), false);
     expect(given).toMatchObject({ ok: true });
-    await vi.waitFor(() => expect(execution.stdin).toHaveLength(1));
+    await eventually(() => expect(execution.stdin).toHaveLength(1));
     await session.stub.suspend(caller);
     await session.stub.interrupt(caller, execution.id);
     await execution.interrupted;
@@ -194,7 +195,7 @@ describe('a suspended session', () => {
     expect((await stored()).length).toBe(2);
     host.close();
     expect(await session.stub.destroy(caller)).toEqual({ ok: true, value: null });
-    await vi.waitFor(async () => expect(await stored()).toEqual([]));
+    await eventually(async () => expect(await stored()).toEqual([]));
   });
 
   test('stays where it is while no host fits, says why, and wakes when one does', async () => {
@@ -255,7 +256,7 @@ describe('a suspend that fails', () => {
     await execution.finish();
     host.failSuspends = undefined;
     expect(await run('y')).toMatchObject({ status: 'succeeded' });
-    await vi.waitFor(async () => expect(await stored()).toEqual([]));
+    await eventually(async () => expect(await stored()).toEqual([]));
   });
 
   test('holds calls back until the host has answered, and no longer', async () => {
@@ -390,7 +391,7 @@ describe('the index of snapshots', () => {
     await session.stub.suspend(caller);
     const keys = await stored();
     await run('after');
-    await vi.waitFor(async () => expect(await stored()).toEqual([]));
+    await eventually(async () => expect(await stored()).toEqual([]));
     await env.SNAPSHOTS.put(keys[0] ?? '', 'late');
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 1_900_000 });
     expect(await stored()).toEqual([]);
