@@ -62,19 +62,7 @@ export class JournalState {
         this.#attach(entry);
         return;
       case 'session':
-        this.sessions.set(entry.session_id, {
-          sessionId: entry.session_id,
-          tenant: entry.tenant,
-          epoch: entry.epoch,
-          sandboxId: entry.sandbox_id,
-          image: entry.image,
-          attachJti: entry.jti,
-          seq: entry.seq,
-          changedAtS: entry.at_s,
-          attachment: entry.attachment,
-          chain: { seq: entry.receipt_seq, sha256: entry.receipt_sha256 },
-          executions: new Map(),
-        });
+        this.sessions.set(entry.session_id, sessionOf(entry));
         return;
       case 'started': {
         const session = this.sessions.get(entry.session_id);
@@ -104,16 +92,8 @@ export class JournalState {
   #attach(entry: Extract<JournalEntry, { kind: 'attached' }>): void {
     const former = this.sessions.get(entry.session_id);
     this.sessions.set(entry.session_id, {
-      sessionId: entry.session_id,
-      tenant: entry.tenant,
-      epoch: entry.epoch,
-      sandboxId: entry.sandbox_id,
-      image: entry.image,
-      attachJti: entry.jti,
+      ...sessionOf({ ...entry, attachment: 'attached' }),
       seq: Math.max(entry.seq, former?.seq ?? 0),
-      changedAtS: entry.at_s,
-      attachment: 'attached',
-      chain: { seq: entry.receipt_seq, sha256: entry.receipt_sha256 },
       executions: former?.executions ?? new Map(),
     });
     // The edge that moved on to this epoch takes nothing of a lower one.
@@ -185,6 +165,22 @@ export class JournalState {
 
 function isForgettable(session: SessionState, nowS: number): boolean {
   return session.attachment !== 'attached' && nowS - session.changedAtS > GRANT_MEMORY_S;
+}
+
+function sessionOf(entry: Omit<Extract<JournalEntry, { kind: 'session' }>, 'kind'>): SessionState {
+  return {
+    sessionId: entry.session_id,
+    tenant: entry.tenant,
+    epoch: entry.epoch,
+    sandboxId: entry.sandbox_id,
+    image: entry.image,
+    attachJti: entry.jti,
+    seq: entry.seq,
+    changedAtS: entry.at_s,
+    attachment: entry.attachment,
+    chain: { seq: entry.receipt_seq, sha256: entry.receipt_sha256 },
+    executions: new Map(),
+  };
 }
 
 function sessionEntry(session: SessionState): JournalEntry {
