@@ -7,7 +7,7 @@ import { type RepairAttempt, RepairAttemptSchema, type RepairRun } from '../../.
 import type { Env } from '../../env.ts';
 import { callObject } from '../../middleware/call-object.ts';
 import type { Caller } from '../caller.ts';
-import { EngineRun } from '../engine/engine-run.ts';
+import { EngineRun } from '../runs/engine-run.ts';
 import { sessionObjectName } from '../session-name.ts';
 import { keptName } from './kept-name.ts';
 import {
