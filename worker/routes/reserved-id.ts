@@ -12,6 +12,5 @@ export async function reservedId(
   if (idempotency === null) return id;
   // The same reservation made twice is one reservation.
   const reserve = tenantCalls(env, principal.tenant);
-  return unwrap(await reserve((stub) => stub.reserveCreate({ ...idempotency, sessionId: id }), SAFE))
-    .sessionId;
+  return unwrap(await reserve((stub) => stub.reserveCreate({ ...idempotency, id }), SAFE)).id;
 }

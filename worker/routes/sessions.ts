@@ -96,12 +96,13 @@ export async function reserveSession(
   const sessionId = await newSessionId(exchange.configuration.tagKey, exchange.principal.tenant);
   if (idempotency === null) return { sessionId, fresh: true };
   // The same reservation made twice is one reservation.
-  return unwrap(
+  const { id, fresh } = unwrap(
     await tenantCalls(exchange.env, exchange.principal.tenant)(
-      (stub) => stub.reserveCreate({ ...idempotency, sessionId }),
+      (stub) => stub.reserveCreate({ ...idempotency, id: sessionId }),
       SAFE,
     ),
   );
+  return { sessionId: id, fresh };
 }
 
 export interface NewSession {

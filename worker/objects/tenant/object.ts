@@ -262,19 +262,19 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
   async reserveCreate(input: {
     key: string;
     fingerprint: string;
-    sessionId: string;
-  }): Promise<Outcome<{ sessionId: string; fresh: boolean }>> {
+    id: string;
+  }): Promise<Outcome<{ id: string; fresh: boolean }>> {
     const nowMs = Date.now();
     this.#store.forgetReservationsBefore(nowMs - CREATE_KEY_LIFETIME_MS);
     const known = this.#store.reservation(input.key);
     if (known === undefined) {
-      this.#store.reserve(input.key, { fingerprint: input.fingerprint, session_id: input.sessionId }, nowMs);
-      return success({ sessionId: input.sessionId, fresh: true });
+      this.#store.reserve(input.key, { fingerprint: input.fingerprint, id: input.id }, nowMs);
+      return success({ id: input.id, fresh: true });
     }
     if (known.fingerprint !== input.fingerprint) {
-      return failure('idempotency_conflict', 'the key was used to create another session');
+      return failure('idempotency_conflict', 'the key was used to create something else');
     }
-    return success({ sessionId: known.session_id, fresh: false });
+    return success({ id: known.id, fresh: false });
   }
 
   async updateEntry(input: { subject: string; entry: SessionListEntry }): Promise<void> {

@@ -122,12 +122,12 @@ export interface TenantPort {
   listWorkflows(input: ListWorkflows): Promise<Outcome<WorkflowList>>;
   /** Of a session that is in the index: what it is found by has changed. */
   updateEntry(input: { subject: string; entry: SessionListEntry }): Promise<void>;
-  /** The session id that the first request with this key got; `fresh` for that first one. */
+  /** The id of what the first request with this key made, a session or another thing; `fresh` for that first one. */
   reserveCreate(input: {
     key: string;
     fingerprint: string;
-    sessionId: string;
-  }): Promise<Outcome<{ sessionId: string; fresh: boolean }>>;
+    id: string;
+  }): Promise<Outcome<{ id: string; fresh: boolean }>>;
   /** What the session has to do about its use is the answer. */
   recordSession(input: { subject: string; entry: SessionListEntry }): Promise<AccountTerms>;
   /** `account` is how the session stood at its end. */

@@ -36,7 +36,7 @@ const EntryRowSchema = z.object({
 });
 
 const RevokedRowSchema = z.object({ token_id: z.string() });
-const ReservationSchema = z.object({ fingerprint: z.string(), session_id: z.string() });
+const ReservationSchema = z.object({ fingerprint: z.string(), id: z.string() });
 export type Reservation = z.infer<typeof ReservationSchema>;
 
 export interface SessionSearch {
@@ -165,7 +165,7 @@ export class TenantStore {
 
   reservation(key: string): Reservation | undefined {
     const [row] = this.#sql
-      .exec('SELECT fingerprint, session_id FROM create_key WHERE key = ?', key)
+      .exec('SELECT fingerprint, session_id AS id FROM create_key WHERE key = ?', key)
       .toArray();
     return row === undefined ? undefined : ReservationSchema.parse(row);
   }
@@ -175,7 +175,7 @@ export class TenantStore {
       'INSERT INTO create_key (key, fingerprint, session_id, created_at) VALUES (?, ?, ?, ?)',
       key,
       reservation.fingerprint,
-      reservation.session_id,
+      reservation.id,
       nowMs,
     );
   }

@@ -73,31 +73,31 @@ describe('the key of a create', () => {
   test('belongs to the first session, also when twenty ask at once', async () => {
     const ids = await Promise.all(Array.from({ length: 20 }, () => newId()));
     const answers = await Promise.all(
-      ids.map((sessionId) => tenant.reserveCreate({ key: 'k', fingerprint: 'f', sessionId })),
+      ids.map((id) => tenant.reserveCreate({ key: 'k', fingerprint: 'f', id })),
     );
     const values = answers.map((answer) => (answer.ok ? answer.value : undefined));
-    expect(new Set(values.map((value) => value?.sessionId)).size).toBe(1);
+    expect(new Set(values.map((value) => value?.id)).size).toBe(1);
     expect(values.filter((value) => value?.fresh)).toHaveLength(1);
   });
 
   test('of another request is a conflict, and of another tenant another key (A33)', async () => {
-    const sessionId = await newId();
-    await tenant.reserveCreate({ key: 'k', fingerprint: 'f', sessionId });
-    expect(await tenant.reserveCreate({ key: 'k', fingerprint: 'g', sessionId })).toMatchObject({
+    const id = await newId();
+    await tenant.reserveCreate({ key: 'k', fingerprint: 'f', id });
+    expect(await tenant.reserveCreate({ key: 'k', fingerprint: 'g', id })).toMatchObject({
       code: 'idempotency_conflict',
     });
     const other = env.TENANT.getByName(`other-${count}`);
-    expect(await other.reserveCreate({ key: 'k', fingerprint: 'g', sessionId: 's' })).toMatchObject({
+    expect(await other.reserveCreate({ key: 'k', fingerprint: 'g', id: 's' })).toMatchObject({
       value: { fresh: true },
     });
   });
 
   test('is forgotten after a day', async () => {
     const [first, second] = [await newId(), await newId()];
-    await tenant.reserveCreate({ key: 'k', fingerprint: 'f', sessionId: first });
+    await tenant.reserveCreate({ key: 'k', fingerprint: 'f', id: first });
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 86_401_000 });
-    expect(await tenant.reserveCreate({ key: 'k', fingerprint: 'f', sessionId: second })).toMatchObject({
-      value: { sessionId: second, fresh: true },
+    expect(await tenant.reserveCreate({ key: 'k', fingerprint: 'f', id: second })).toMatchObject({
+      value: { id: second, fresh: true },
     });
   });
 });
