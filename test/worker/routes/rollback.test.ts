@@ -219,6 +219,18 @@ describe('a session that is taken back where a call fails', () => {
     expect(host.session(sessionId).attach.snapshot?.snapshot_id).toBe(point);
   });
 
+  test('ends what it leaves at a host whose link to it is down', async () => {
+    const first = await run('first');
+    const left = host.session(sessionId);
+    left.drop();
+    const path = `/v1/sessions/${sessionId}/rollback`;
+    const back = await ask('POST', path, { execution_id: first.execution_id });
+    expect(back).toMatchObject({ status: 200, json: { state: 'running', generation: 1 } });
+    const told = host.commands.filter(({ claims }) => claims.sid === sessionId && claims.act === 'destroy');
+    expect(told.map(({ claims }) => claims.epoch)).toEqual([left.epoch + 1]);
+    expect(host.session(sessionId)).not.toBe(left);
+  });
+
   test('is forked into sessions that are taken back too', async () => {
     const forked = await ask('POST', `/v1/sessions/${sessionId}/fork`, {});
     expect(forked.json).toMatchObject({ sessions: [{ rollback: 'on_failure' }] });

@@ -85,7 +85,7 @@ async function goBack(
   runtime.transfers.endAll(failure('transfer_failed', 'the session was taken back to a snapshot'));
   if (before?.isOwn === true) void suspension.release(before.snapshotId);
   sandbox.abandon('rolled_back');
-  await sandbox.forgetAtHost();
+  if (state !== 'suspended') await sandbox.leaveHost();
   const woken = await waking.wake();
   return woken.ok ? success(null) : woken;
 }

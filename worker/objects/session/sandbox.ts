@@ -243,6 +243,19 @@ export class SandboxKeeper {
     return this.#row.record.sandbox === 'destroyed';
   }
 
+  /**
+   * After a sandbox was abandoned. A link that is down did not say so, and one that is being made has none yet: the host is
+   * told by its control link as well. Where it does not hear that either, its sandbox stands until its own link is fenced.
+   */
+  async leaveHost(): Promise<void> {
+    try {
+      await this.sendDestroy();
+    } catch (error: unknown) {
+      logWarning('destroy_not_sent', { detail: messageOf(error) });
+    }
+    await this.forgetAtHost();
+  }
+
   async forgetAtHost(): Promise<void> {
     const { tenant, sessionId } = this.#row.record.facts;
     await this.#host().forget({ tenant, sessionId });

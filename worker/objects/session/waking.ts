@@ -143,25 +143,12 @@ export class Waking {
       if (attached.ok) return success(null);
       if (this.#row.record.state !== 'suspended') return this.#asItIs();
       this.#sandbox.abandon('not_restored');
-      await this.#endAtHost();
-      await this.#sandbox.forgetAtHost();
+      await this.#sandbox.leaveHost();
       if (!OF_ONE_HOST.has(attached.code)) return attached;
       last = attached;
       except.push(hostId);
     }
     return last ?? failure('no_host_available', 'no host took the session');
-  }
-
-  /**
-   * A restore that was given up may still be under way there. Its host hears it as soon as it can; where it does not, that
-   * sandbox stands still until its link is fenced.
-   */
-  async #endAtHost(): Promise<void> {
-    try {
-      await this.#sandbox.sendDestroy();
-    } catch (error: unknown) {
-      logWarning('destroy_not_sent', { detail: messageOf(error) });
-    }
   }
 
   #asItIs(): Outcome<null> {
