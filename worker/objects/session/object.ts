@@ -25,7 +25,7 @@ import { AlarmClock } from './alarm-clock.ts';
 import { accept, cursorOf, find, readersFault, streamOf, wakeFor } from './calls.ts';
 import { createSession, formerCreate, notFound, recordInTenant, viewOf } from './creation.ts';
 import { leaveHost } from './draining.ts';
-import type { EdgeCall } from './edge-calls/edge-calls.ts';
+import type { EdgeCall } from './edge-calls/edge-call.ts';
 import { confirmGone, endSession, loseHost, resumeEnding } from './ending.ts';
 import { getExecution, list, waitCall } from './found.ts';
 import { readCaller, readEventsPath, readExecuteInput } from './internal-request.ts';

@@ -14,7 +14,7 @@ import type { Session, SizedSession, UpdateSession } from '../../../shared/sessi
 
 import type { Caller } from '../caller.ts';
 import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
-import type { EdgeCall } from './edge-calls/edge-calls.ts';
+import type { EdgeCall } from './edge-calls/edge-call.ts';
 import type { ProgramFacts } from './programs/port.ts';
 import { CalledAsSchema } from './records.ts';
 

@@ -11,19 +11,12 @@ import type { Idempotency } from '../../../middleware/idempotency.ts';
 import { givenBy, givenText } from '../../../tools/given.ts';
 import { ChangeWaits } from '../../change-waits.ts';
 import { digestOf, type EdgeReceipts } from '../edge-receipts/edge-receipts.ts';
-import type { MadeCall } from '../edge-receipts/made.ts';
+import type { EdgeCall } from './edge-call.ts';
 import { type EdgeCallRow, EdgeCallStore } from './store.ts';
 
 const MAX_CALLS = 500;
 /** A larger result is answered once and not kept: then only how it ended is. */
 const MAX_KEPT_CHARACTERS = 256 * 1024;
-
-export interface EdgeCall {
-  execution: Execution;
-  made: MadeCall;
-  idempotency: Idempotency | null;
-  timeoutMs: number;
-}
 
 /** What belongs to the same write. */
 export interface EdgeCallsPort {

@@ -1,0 +1,11 @@
+/** A call that is about to run at the edge, as its session writes it down. */
+import type { Execution } from '../../../../shared/execution.ts';
+import type { Idempotency } from '../../../middleware/idempotency.ts';
+import type { MadeCall } from '../edge-receipts/made.ts';
+
+export interface EdgeCall {
+  execution: Execution;
+  made: MadeCall;
+  idempotency: Idempotency | null;
+  timeoutMs: number;
+}
