@@ -2,6 +2,9 @@ import { describe, expect, test } from 'vitest';
 import type { Violation } from '../../../shared/errors.ts';
 import { compileSchema, schemaViolations } from '../../../worker/schema/compile.ts';
 
+/** What is given up takes a second, on a machine that is busy ten; what is not takes from minutes to for ever. */
+const IN_TIME_MS = 30_000;
+
 function violations(schema: unknown, value: unknown): Violation[] {
   const compiled = compileSchema(schema);
   if (!compiled.ok) throw new Error(`${compiled.pointer}: ${compiled.expected}`);
@@ -194,7 +197,7 @@ describe('a hostile schema', () => {
       ok: false,
       reason: expect.stringMatching(/too many steps|without an end/),
     });
-    expect(Date.now() - begun).toBeLessThan(5_000);
+    expect(Date.now() - begun).toBeLessThan(IN_TIME_MS);
   });
 
   test.each([
