@@ -200,6 +200,9 @@ export type PendingCall = z.infer<typeof PendingCallSchema>;
 export const ProgramSchema = z.object({
   program_id: ProgramIdSchema.describe('Also the id of its execution.'),
   session_id: z.string(),
+  parent_program_id: ProgramIdSchema.nullable().describe(
+    'Of one that goes on in a fork of its session: the program that was forked.',
+  ),
   language: ProgramLanguageSchema,
   status: ExecutionSchema.shape.status,
   pending: z.array(PendingCallSchema).describe('To be answered at `…/tool_results`.'),

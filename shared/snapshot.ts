@@ -4,6 +4,7 @@
  * the edge keeps them and sees neither the key in use nor the content.
  */
 import * as z from 'zod';
+import { CallNumberSchema, MAX_CALLS_OUTSTANDING } from './code-mode.ts';
 import {
   ExecutionIdSchema,
   ImageDigestSchema,
@@ -59,9 +60,19 @@ export const CarriedExecutionSchema = z.strictObject({
   /** Input that the program, or the host in its stead, has taken. */
   stdin_bytes: z.int().min(0),
   timeout_left_ms: z.int().min(0),
+  /** Of a program: its calls that have no answer. */
+  open_calls: z.array(CallNumberSchema).max(MAX_CALLS_OUTSTANDING).optional(),
 });
 export type CarriedExecution = z.infer<typeof CarriedExecutionSchema>;
-const CarriedExecutionsSchema = z.array(CarriedExecutionSchema).max(8);
+const MAX_CARRIED_EXECUTIONS = 8;
+const CarriedExecutionsSchema = z.array(CarriedExecutionSchema).max(MAX_CARRIED_EXECUTIONS);
+
+/** A program of the session that was forked, and the execution as which it goes on in the fork. */
+export const ForkedExecutionSchema = z.strictObject({
+  execution_id: ExecutionIdSchema,
+  as: ExecutionIdSchema,
+});
+export type ForkedExecution = z.infer<typeof ForkedExecutionSchema>;
 
 /** What a host must have in common with the one that made the checkpoint. */
 export const SnapshotRequirementsSchema = z.strictObject({
@@ -116,6 +127,8 @@ export const RestorePayloadSchema = z.strictObject({
   generation: z.int().min(1),
   /** What ran at the checkpoint goes on under its id, or has ended before `ready`: a fork has no such call. */
   executions: z.enum(['continue', 'stop']),
+  /** Beside `stop`: programs that go on all the same, granted by this attach, as executions that begin with it. */
+  forks: z.array(ForkedExecutionSchema).max(MAX_CARRIED_EXECUTIONS).optional(),
 });
 export type RestorePayload = z.infer<typeof RestorePayloadSchema>;
 

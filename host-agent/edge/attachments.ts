@@ -81,7 +81,7 @@ export class Attachments {
   }
 
   /** Undefined where the sandbox lives and its link is dialled, or where this grant was carried out before. */
-  async attach(claims: GrantClaims, payload: Uint8Array): Promise<Failure | undefined> {
+  async attach(claims: GrantClaims, payload: Uint8Array, grantSha256: string): Promise<Failure | undefined> {
     const { journal, sandboxes, caps } = this.#options;
     if (this.#isStopped) return failure('host_full', 'the host is stopping');
     const hashed = checkPayload(claims, hash('sha256', payload));
@@ -115,7 +115,7 @@ export class Attachments {
       return failure('host_full', 'no room for another sandbox');
     }
     this.#options.lateness.observe(claims.iat);
-    const starting = { jti: claims.jti, epoch: claims.epoch, done: this.#start(claims, attach) };
+    const starting = { jti: claims.jti, epoch: claims.epoch, done: this.#start(claims, attach, grantSha256) };
     this.#starting.set(claims.sid, starting);
     this.#options.onChange();
     const outcome = await starting.done;
@@ -158,7 +158,11 @@ export class Attachments {
     await Promise.all([...this.#held.values()].map((held) => held.stop(patience)));
   }
 
-  async #start(claims: GrantClaims, attach: AttachPayload): Promise<Failure | undefined> {
+  async #start(
+    claims: GrantClaims,
+    attach: AttachPayload,
+    grantSha256: string,
+  ): Promise<Failure | undefined> {
     const { journal, sandboxes } = this.#options;
     await this.#held.get(claims.sid)?.fence();
     const sandboxId = `sbx-${randomBytes(8).toString('hex')}`;
@@ -185,7 +189,7 @@ export class Attachments {
     const started =
       snapshot === null
         ? await startSafely(sandboxes, config)
-        : await restoreSession(this.#options, config, { claims, snapshot });
+        : await restoreSession(this.#options, config, { claims, grantSha256, snapshot });
     if (!started.ok) {
       journal.detached(claims.sid, claims.epoch, true);
       return started;

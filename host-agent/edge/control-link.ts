@@ -1,4 +1,5 @@
 /** The control link: who this host is and has, which keys it believes, and the sandboxes it is told to make or end. */
+import { hash } from 'node:crypto';
 import * as z from 'zod';
 import type { Failure, Outcome } from '../../shared/errors.ts';
 import {
@@ -242,7 +243,7 @@ export class ControlLink {
       return;
     }
     const claims = verified.value;
-    const refused = await this.#act(claims, payload, attachments);
+    const refused = await this.#act(claims, { grant, payload }, attachments);
     if (refused !== undefined) return this.#refuse(claims, refused);
     if (claims.act === 'destroy') {
       this.#send({ type: 'destroyed', session_id: claims.sid, tenant: claims.tenant, epoch: claims.epoch });
@@ -251,10 +252,10 @@ export class ControlLink {
 
   async #act(
     claims: GrantClaims,
-    payload: Uint8Array,
+    { grant, payload }: Command,
     attachments: Attachments,
   ): Promise<Failure | undefined> {
-    if (claims.act === 'attach') return attachments.attach(claims, payload);
+    if (claims.act === 'attach') return attachments.attach(claims, payload, hash('sha256', grant));
     if (claims.act === 'destroy') return attachments.destroy(claims, payload);
     return {
       ok: false,

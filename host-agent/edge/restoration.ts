@@ -27,11 +27,18 @@ export interface Restored {
   session: RestoredSession;
 }
 
+export interface RestoreGrant {
+  claims: GrantClaims;
+  /** SHA-256 of the grant as it came. */
+  grantSha256: string;
+  snapshot: RestorePayload;
+}
+
 /** Where it fails nothing is left of it here, and the snapshot is what it was. */
 export async function restoreSession(
   { journal, sandboxes, snapshots }: RestorationParts,
   config: SandboxConfig,
-  grant: { claims: GrantClaims; snapshot: RestorePayload },
+  grant: RestoreGrant,
 ): Promise<Outcome<Restored>> {
   if (sandboxes.restore === undefined) return failure('restore_failed', 'this host restores no checkpoints');
   const { claims, snapshot } = grant;
@@ -41,7 +48,8 @@ export async function restoreSession(
     const fetched = await snapshots.fetch(folder, snapshot, claims, signal);
     if (!fetched.ok) return fetched;
     const { state } = fetched.value;
-    const runs = runsToGoOn(state, grant).map((run) => new RestoredRun(run, claims, state));
+    const forks = forkedRuns(state, grant);
+    const runs = [...runsToGoOn(state, grant), ...forks].map((run) => new RestoredRun(run, claims, state));
     for (const run of runs) {
       // As every start: on disk before anything of it runs here.
       const journaled = await journal.started(run.started);
@@ -51,7 +59,10 @@ export async function restoreSession(
       runs.find(({ started }) => started.tool === tool);
     const restored = await sandboxes.restore(config, {
       imageDir: folder,
-      state: state.sandbox,
+      state: withoutUsage(
+        state.sandbox,
+        forks.map(({ started }) => started.tool),
+      ),
       generation: snapshot.generation,
       sinkOf: (tool) => runOf(tool)?.output.sink ?? NOWHERE,
       programOf: (tool) => runOf(tool)?.calls ?? undefined,
@@ -82,18 +93,20 @@ class RestoredRun {
   readonly output = new PendingOutput();
   /** Of a program. */
   readonly calls: ProgramCalls | null;
-  readonly #run: CarriedRun;
+  readonly #run: RunToGoOn;
 
-  constructor(run: CarriedRun, { epoch }: GrantClaims, { sandbox }: HostState) {
+  constructor(run: RunToGoOn, { epoch }: GrantClaims, { sandbox }: HostState) {
     this.#run = run;
     this.calls = isProgram(sandbox, run.started.tool) ? new ProgramCalls(run.started.execution_id) : null;
-    this.started = { ...run.started, epoch, former_hosts: run.hosts };
+    const { former_hosts: _, ...started } = run.started;
+    this.started = { ...started, epoch, ...(run.hosts.length === 0 ? {} : { former_hosts: run.hosts }) };
   }
 
   adopt(running: RunningExecution, session: HostedSession, uplink: Uplink): void {
     const { execution_id: executionId } = this.started;
     const recorder = new OutputRecorder({ executionId, relay: this.#run.relay, uplink });
-    recorder.goOnFrom(this.#run.output);
+    const { output } = this.#run;
+    if (output !== null) recorder.goOnFrom(output);
     this.output.attach(recorder.write);
     this.calls?.begin(running, uplink);
     session.adopt(this.started, this.#run, { running, recorder, calls: this.calls });
@@ -104,11 +117,41 @@ function isProgram({ tools }: HostState['sandbox'], tool: string): boolean {
   return (tool === 'python' || tool === 'node') && tools[tool].kernel?.running?.program !== undefined;
 }
 
-/** A call goes on only in its own session: a copy of the session has none. */
-function runsToGoOn(
-  { runs }: HostState,
-  { claims, snapshot }: { claims: GrantClaims; snapshot: RestorePayload },
-): CarriedRun[] {
+/** Its output is null where it begins anew. */
+type RunToGoOn = Omit<CarriedRun, 'output'> & { output: CarriedRun['output'] | null };
+
+/** The programs that the grant names go on as executions of their own, with nothing of their past but what they know. */
+function forkedRuns(
+  { sandbox, runs }: HostState,
+  { claims, grantSha256: grant_sha256, snapshot }: RestoreGrant,
+): RunToGoOn[] {
+  return (snapshot.forks ?? []).flatMap(({ execution_id, as }) => {
+    const run = runs.find(({ started }) => started.execution_id === execution_id);
+    if (run === undefined || !isProgram(sandbox, run.started.tool) || run.started.tenant !== claims.tenant)
+      return [];
+    const started = {
+      ...run.started,
+      execution_id: as,
+      session_id: claims.sid,
+      jti: claims.jti,
+      grant_sha256,
+      seq: claims.seq,
+      granted_at: new Date(claims.iat * 1000).toISOString(),
+      started_at: new Date().toISOString(),
+    };
+    const stdin = { taken_bytes: 0, has_hole: false, waiting: [] };
+    return [{ ...run, started, stdin, wall_ms: 0, output: null, hosts: [] }];
+  });
+}
+
+/** What a program used before it was forked is counted where it was. */
+function withoutUsage(state: HostState['sandbox'], forked: readonly string[]): HostState['sandbox'] {
+  const calls = state.calls.map((call) => (forked.includes(call.tool) ? { ...call, cpu_ms: 0 } : call));
+  return { ...state, calls };
+}
+
+/** A call goes on only in its own session: a copy of the session has none but programs that were forked. */
+function runsToGoOn({ runs }: HostState, { claims, snapshot }: RestoreGrant): CarriedRun[] {
   if (snapshot.executions === 'stop') return [];
   return runs.filter(({ started }) => started.session_id === claims.sid && started.tenant === claims.tenant);
 }

@@ -124,7 +124,7 @@ export class ExecutionRunner {
   /** Goes on with what ran at a checkpoint, and is in the journal as such. */
   adopt(
     started: StartedEntry,
-    run: CarriedRun,
+    run: Omit<CarriedRun, 'output'>,
     call: Pick<RunParts, 'recorder' | 'calls'> & { running: RunningExecution },
   ): void {
     this.#isBusy = true;

@@ -118,7 +118,7 @@ async function carryRuns(
     const run = runner.carry(call.tool, hasInputOnItsWay(state, call.tool));
     if (run === undefined) return failure('suspend_failed', 'an execution was ending');
     runs.push(run);
-    executions.push(carriedExecution(run, call.timeout_left_ms));
+    executions.push(carriedExecution(run, call.timeout_left_ms, openCalls(state, call.tool)));
   }
   const hostState: HostState = { v: 1, host_id: hostId, sandbox: state, runs };
   const written = Buffer.from(JSON.stringify(hostState));
@@ -184,14 +184,25 @@ async function moveAway(
   return true;
 }
 
-function carriedExecution({ started, output, stdin }: CarriedRun, timeoutLeftMs: number): CarriedExecution {
+function carriedExecution(
+  { started, output, stdin }: CarriedRun,
+  timeoutLeftMs: number,
+  openCalls: number[] | undefined,
+): CarriedExecution {
   return {
     execution_id: started.execution_id,
     stdout_bytes: output.stdout.queue.offset,
     stderr_bytes: output.stderr.queue.offset,
     stdin_bytes: stdin.taken_bytes,
     timeout_left_ms: Math.round(timeoutLeftMs),
+    ...(openCalls === undefined ? {} : { open_calls: openCalls }),
   };
+}
+
+/** Undefined where it is no program. */
+function openCalls({ tools }: HostState['sandbox'], tool: ToolName): number[] | undefined {
+  if (tool !== 'python' && tool !== 'node') return undefined;
+  return tools[tool].kernel?.running?.program?.outstanding;
 }
 
 /** Whether the oldest write to the input of the tool's call is with its program in part. */

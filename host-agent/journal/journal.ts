@@ -113,14 +113,17 @@ export class Journal {
 
   /**
    * One start of an execution and one of a grant is all that is ever written: a second one is refused. One that comes from
-   * another host may have been here before, and then this host has lost it.
+   * another host may have been here before, and then this host has lost it. The grant of the sandbox itself may start
+   * several: the programs that go on in a fork.
    */
   async started(entry: StartedEntry): Promise<Outcome<null>> {
-    const executions = this.#state.sessions.get(entry.session_id)?.executions;
+    const session = this.#state.sessions.get(entry.session_id);
+    const executions = session?.executions;
     if (entry.former_hosts !== undefined) return this.#record(entry);
     const isKnown =
       executions?.has(entry.execution_id) === true ||
-      [...(executions?.values() ?? [])].some(({ started }) => started.jti === entry.jti);
+      (session?.attachJti !== entry.jti &&
+        [...(executions?.values() ?? [])].some(({ started }) => started.jti === entry.jti));
     if (isKnown || this.#starting.has(entry.execution_id) || this.#starting.has(entry.jti)) {
       return failure('grant_replayed', 'the execution was started before');
     }

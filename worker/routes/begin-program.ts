@@ -59,6 +59,7 @@ export async function beginProgram(
     apiKeyId: principal.apiKeyId,
     tools: tools ?? null,
     limits,
+    parentProgramId: null,
   };
   return session.call((stub) => stub.beginProgram(input, facts), UNSAFE);
 }

@@ -15,6 +15,7 @@ import {
 import { invalid } from '../middleware/body.ts';
 import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import type { ForkedProgram } from '../objects/session/programs/forked.ts';
 import type { SnapshotFacts } from '../objects/snapshots/port.ts';
 import { keepsPlaces, place, refusedBy } from '../placement/place.ts';
 import { choosePool } from '../placement/pools.ts';
@@ -112,6 +113,7 @@ export interface NewSession {
   ephemeral: boolean;
   /** What it is made of, where the request does not say it. */
   snapshot?: SnapshotFacts | undefined;
+  programs?: ForkedProgram[];
 }
 
 export async function placeAndCreate(

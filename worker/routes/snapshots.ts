@@ -141,9 +141,9 @@ async function fork(
   const described = await parent.call((stub) => stub.describe(parent.caller), SAFE);
   if (!described.ok) return described;
   const { metadata, idle_timeout_s, suspend_after_idle_s, on_host_loss, rollback } = described.value;
-  const made = await parent.call((stub) => stub.snapshot(parent.caller, { kind: 'fork', name: '' }), UNSAFE);
+  const made = await parent.call((stub) => stub.fork(parent.caller), UNSAFE);
   if (!made.ok) return made;
-  const snapshot = made.value;
+  const { snapshot, programs } = made.value;
   const request = CreateSessionSchema.parse({
     metadata,
     idle_timeout_s,
@@ -157,7 +157,7 @@ async function fork(
   );
   const outcomes = await Promise.all(
     ids.map((sessionId) =>
-      placeAndCreate(exchange, { sessionId, fresh: true, request, ephemeral: false, snapshot }),
+      placeAndCreate(exchange, { sessionId, fresh: true, request, ephemeral: false, snapshot, programs }),
     ),
   );
   exchange.waitUntil(exchange.env.SNAPSHOT_INDEX.getByName(tenant).release(snapshot));

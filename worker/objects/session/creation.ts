@@ -1,5 +1,6 @@
 /** Creates the session: the row first, then the sandbox; what fails halfway is taken down again. */
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import { newId } from '../../../shared/ids.ts';
 import type { SessionState } from '../../../shared/lifecycle.ts';
 import { isErrorCode } from '../../../shared/problem.ts';
 import type { Session } from '../../../shared/session.ts';
@@ -28,6 +29,7 @@ export async function createSession(
   if (former !== undefined) return former;
   const { lifetime_s: lifetimeS } = request;
   const lifetimeMs = lifetimeS === null ? null : lifetimeS * 1_000;
+  runtime.expect(input.programs ?? []);
   runtime.row.create(factsOf(input, network), { lifetimeMs, snapshot: heldOf(input) });
   runtime.look();
   const [attached] = await Promise.all([runtime.sandbox.attach(), recordInTenant(runtime, env, 'running')]);
@@ -137,8 +139,8 @@ function factsOf(
   };
 }
 
-/** The sandbox begins with what the snapshot has, but for calls that were under way there. */
-function heldOf({ snapshot }: CreateInput): HeldSnapshot | null {
+/** The sandbox begins with what the snapshot has, but for calls that were under way there and are not forked. */
+function heldOf({ snapshot, programs = [] }: CreateInput): HeldSnapshot | null {
   if (snapshot === undefined) return null;
   const { snapshotId, manifestSha256, sessionId, requirements, generation, bytes, storedBytes } = snapshot;
   return {
@@ -147,6 +149,7 @@ function heldOf({ snapshot }: CreateInput): HeldSnapshot | null {
     sessionId,
     requirements,
     executions: [],
+    forks: programs.map(({ executionId }) => ({ execution_id: executionId, as: newId('exe') })),
     generation,
     bytes,
     storedBytes,

@@ -5,14 +5,15 @@ import type { Execution, ExecutionOutcome } from '../../../shared/execution.ts';
 import type { Relay } from '../../../shared/grant.ts';
 import { newId } from '../../../shared/ids.ts';
 import { isTerminal, moveExecution, type TerminalStatus } from '../../../shared/lifecycle.ts';
-import { MAX_QUEUED_EXECUTIONS } from '../../../shared/limits.ts';
+import { HOST_ANSWER_GRACE_MS, MAX_QUEUED_EXECUTIONS } from '../../../shared/limits.ts';
 import type { Receipt } from '../../../shared/receipt.ts';
 import { BUILT_IN_TOOLS, ToolNameSchema } from '../../../shared/tool.ts';
 import { logWarning } from '../log.ts';
 import { History } from './history.ts';
 import type { EventLogs } from './logs.ts';
 import type { ExecuteInput } from './port.ts';
-import { type ExecutionRecord, isToBeSent } from './records.ts';
+import type { ForkedProgram } from './programs/forked.ts';
+import { type ExecutionRecord, type GrantReference, isToBeSent } from './records.ts';
 import { executionSummary, executionView, NO_CONTENT, type ViewOptions } from './result.ts';
 import type { SessionRow } from './session-row.ts';
 import type { SessionStore } from './store.ts';
@@ -27,6 +28,18 @@ export interface ChainLink {
   sha256: string;
   usage: Receipt['usage'];
 }
+
+type KnownFromTheStart =
+  | 'executionId'
+  | 'tool'
+  | 'toolVersion'
+  | 'calledAs'
+  | 'argsSha256'
+  | 'timeoutMs'
+  | 'relay'
+  | 'stdin'
+  | 'encoding'
+  | 'requestId';
 
 interface End
   extends Pick<Partial<ExecutionOutcome>, 'exit_code' | 'signal' | 'error' | 'reason' | 'state_lost'> {
@@ -117,7 +130,7 @@ export class Executions {
     }
     const nowMs = Date.now();
     const record: ExecutionRecord = {
-      n: this.#lastNumber + 1,
+      ...this.#blank(),
       executionId: input.executionId ?? newId('exe'),
       tool: tool.data,
       toolVersion: BUILT_IN_TOOLS[tool.data].version,
@@ -129,13 +142,57 @@ export class Executions {
       relay,
       stdin: input.body.stdin ?? (relay === 'full' || input.body.detach),
       encoding: input.body.encoding,
-      status: 'queued',
       idempotencyKey: input.idempotency?.key ?? null,
       fingerprint: input.idempotency?.fingerprint ?? null,
       requestId: input.requestId,
+      admitMs: Math.max(0, nowMs - input.admittedMs),
+      rollback: this.#mayBeTakenBack(input),
+    };
+    this.#rowless.add(record);
+    this.#add(record);
+    return success(record);
+  }
+
+  /** Takes in a program of the session that this one was forked from; the host goes on with it. */
+  inherit(program: ForkedProgram, executionId: string, grant: GrantReference): ExecutionRecord {
+    const { tool, toolVersion, calledAs, argsSha256, timeoutMs, leftMs } = program;
+    const nowMs = Date.now();
+    const record: ExecutionRecord = {
+      ...this.#blank(),
+      ...{ executionId, tool, toolVersion, calledAs, argsSha256, timeoutMs },
+      relay: 'full',
+      stdin: program.stdin,
+      encoding: program.encoding,
+      requestId: program.requestId,
+      status: 'running',
+      grants: [grant],
+      sentAtMs: nowMs,
+      deadlineAtMs: nowMs + leftMs + HOST_ANSWER_GRACE_MS,
+      startedAt: new Date(nowMs).toISOString(),
+    };
+    this.#store.insertExecution(record);
+    this.#add(record);
+    return record;
+  }
+
+  #add(record: ExecutionRecord): void {
+    this.#lastNumber = record.n;
+    this.#open.push(record);
+    this.#logs.begin(record);
+  }
+
+  /** The next one, of which nothing is known yet. */
+  #blank(): Omit<ExecutionRecord, KnownFromTheStart> {
+    return {
+      n: this.#lastNumber + 1,
+      parentId: null,
+      arguments: null,
+      status: 'queued',
+      idempotencyKey: null,
+      fingerprint: null,
       epoch: this.#row.record.epoch,
       grants: [],
-      createdAtMs: nowMs,
+      createdAtMs: Date.now(),
       sentAtMs: null,
       deadlineAtMs: null,
       startedAt: null,
@@ -148,21 +205,16 @@ export class Executions {
       stateLost: false,
       stdoutBytes: 0,
       stderrBytes: 0,
-      admitMs: Math.max(0, nowMs - input.admittedMs),
+      admitMs: 0,
       placeMs: 0,
       interruptRequested: false,
       input: null,
       truncated: false,
       contentBytes: 0,
       receiptSeq: null,
-      rollback: this.#mayBeTakenBack(input),
+      rollback: false,
       rolledBack: false,
     };
-    this.#rowless.add(record);
-    this.#lastNumber = record.n;
-    this.#open.push(record);
-    this.#logs.begin(record);
-    return success(record);
   }
 
   #mayBeTakenBack({ body }: ExecuteInput): boolean {

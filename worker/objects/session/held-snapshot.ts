@@ -1,7 +1,11 @@
 /** Snapshots in the rows of a session: the one that its sandbox is made of next, and the one that is being made. */
 import * as z from 'zod';
 import { SessionIdSchema, SnapshotIdSchema } from '../../../shared/ids.ts';
-import { CarriedExecutionSchema, SnapshotRequirementsSchema } from '../../../shared/snapshot.ts';
+import {
+  CarriedExecutionSchema,
+  ForkedExecutionSchema,
+  SnapshotRequirementsSchema,
+} from '../../../shared/snapshot.ts';
 
 export const HeldSnapshotSchema = z.object({
   snapshotId: SnapshotIdSchema,
@@ -14,6 +18,8 @@ export const HeldSnapshotSchema = z.object({
   bytes: z.number(),
   storedBytes: z.number(),
   atMs: z.number(),
+  /** Programs of that session that go on in this one. */
+  forks: z.array(ForkedExecutionSchema).default([]),
   /** Whether it is where this session is; else it is what the session began with. */
   isOwn: z.boolean(),
   /** Of one that was to come back: when that is tried again, and how often it was tried. */

@@ -51,6 +51,7 @@ import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { rollBack, rollbackTarget, takeBack } from './rollback.ts';
 import { SessionRuntime } from './runtime.ts';
 import { updateSession } from './settings.ts';
+import type { ForkPoint } from './suspension.ts';
 import { openTerminal } from './terminal.ts';
 import { serveTransfer } from './transfer-calls.ts';
 
@@ -283,6 +284,11 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   ): Promise<Outcome<SnapshotFacts>> {
     if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
     return this.#awake(() => this.#parts.suspension.snapshot(kind, name));
+  }
+
+  async fork(caller: Caller): Promise<Outcome<ForkPoint>> {
+    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    return this.#awake(() => this.#parts.suspension.fork());
   }
 
   async holds(snapshotId: string): Promise<boolean> {

@@ -15,8 +15,10 @@ import type { Session, SizedSession, UpdateSession } from '../../../shared/sessi
 import type { Caller } from '../caller.ts';
 import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
 import type { EdgeCall } from './edge-calls/edge-call.ts';
+import type { ForkedProgram } from './programs/forked.ts';
 import type { ProgramFacts } from './programs/port.ts';
 import { CalledAsSchema } from './records.ts';
+import type { ForkPoint } from './suspension.ts';
 
 export interface CreateInput {
   sessionId: string;
@@ -27,6 +29,8 @@ export interface CreateInput {
   ephemeral: boolean;
   /** What the sandbox is made of, in place of an empty one. */
   snapshot?: SnapshotFacts | undefined;
+  /** Those of its programs that go on in this session. */
+  programs?: ForkedProgram[] | undefined;
 }
 
 export const CallerSchema = z.strictObject({ tenant: TenantSchema, subject: z.string().min(1) });
@@ -164,6 +168,8 @@ export interface SessionPort {
   rollBack(caller: Caller, to: Rollback): Promise<Outcome<Session>>;
   /** A snapshot of the session, which goes on. */
   snapshot(caller: Caller, wish: { kind: SnapshotKind; name: string }): Promise<Outcome<SnapshotFacts>>;
+  /** What sessions that begin where this one is are made of. */
+  fork(caller: Caller): Promise<Outcome<ForkPoint>>;
   /** Whether the next sandbox of the session is made of this snapshot. */
   holds(snapshotId: string): Promise<boolean>;
   /** What a snapshot is that the session has moved into, or may go back to; null where it is neither. */

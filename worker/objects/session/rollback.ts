@@ -68,6 +68,7 @@ async function goBack(
     sessionId: facts.sessionId,
     requirements,
     executions: [],
+    forks: [],
     // It never falls, so that the guest can tell each of its lives from every other.
     generation: Math.max(present, generation),
     bytes,

@@ -16,11 +16,13 @@ import type { SessionEvents } from './events/events.ts';
 import { eventsOf } from './events/of-session.ts';
 import { SessionEventStreams } from './events/stream.ts';
 import { Executions } from './executions.ts';
+import type { HeldSnapshot } from './held-snapshot.ts';
 import { Intake } from './intake.ts';
 import { SessionLink } from './link.ts';
 import { EventLogs } from './logs.ts';
 import { Pausing } from './pausing.ts';
 import type { ExecuteInput } from './port.ts';
+import type { ForkedProgram } from './programs/forked.ts';
 import { Programs } from './programs/programs.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { Recovery } from './recovery.ts';
@@ -83,6 +85,7 @@ export class SessionRuntime {
   /** By lane, calls that were given up and that the host was asked to stop. */
   readonly #abandoned = new Map<string, { n: number; timer: ReturnType<typeof setTimeout> }>();
 
+  #expected: readonly ForkedProgram[] = [];
   /** The host has begun a new stream: it was started anew, and says in a moment that the sandbox is gone. */
   #lossTimer: ReturnType<typeof setTimeout> | undefined;
 
@@ -257,6 +260,7 @@ export class SessionRuntime {
         pump: () => void this.dispatch.pump(),
         look: () => this.look(),
         isToWake: () => this.waking.isLeaving,
+        forked: (executions) => this.programs.forked(executions),
         sandboxLost: (reason) => this.#abandon(reason),
         snapshotMade: (data) => this.events.record({ type: 'snapshot.created', data }),
       },
@@ -437,6 +441,16 @@ export class SessionRuntime {
     await this.dispatch.pump();
   }
 
+  #inherit({ forks }: HeldSnapshot): void {
+    const grant = this.sandbox.attachGrant;
+    for (const program of this.#expected) {
+      const fork = forks.find(({ execution_id: id }) => id === program.executionId);
+      if (fork === undefined || grant === undefined) continue;
+      this.programs.inherit(this.executions.inherit(program, fork.as, grant), program);
+    }
+    this.#expected = [];
+  }
+
   #linkDown(): void {
     this.transfers.linkDown();
     if (!this.row.isLive || this.row.record.sandbox !== 'ready') return;
@@ -444,8 +458,17 @@ export class SessionRuntime {
     this.look();
   }
 
+  /** Programs that go on in this session once its first sandbox is there. */
+  expect(programs: readonly ForkedProgram[]): void {
+    this.#expected = programs;
+  }
+
   #sandboxReady(): void {
-    if (this.row.record.sandbox === 'ready' && this.row.record.snapshot !== null) this.waking.restored();
+    const { sandbox, snapshot } = this.row.record;
+    if (sandbox === 'ready' && snapshot !== null) {
+      this.waking.restored();
+      this.#inherit(snapshot);
+    }
     this.look();
     this.transfers.usable();
     void this.dispatch.pump();

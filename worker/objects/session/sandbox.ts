@@ -14,9 +14,9 @@ import { commandFrames } from '../command-frames.ts';
 import type { ControlCommand } from '../host/port.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
 import { attachTimeoutMs } from './agenda.ts';
-import { issueGrant } from './grants.ts';
+import { type IssuedGrant, issueGrant } from './grants.ts';
 import type { SessionLink } from './link.ts';
-import type { SessionFacts } from './records.ts';
+import type { GrantReference, SessionFacts } from './records.ts';
 import type { SessionRow } from './session-row.ts';
 import { openNetwork } from './stored-network.ts';
 
@@ -38,6 +38,7 @@ export class SandboxKeeper {
   readonly #link: () => SessionLink;
   #attaching: { promise: Promise<Outcome<null>>; settle: (outcome: Outcome<null>) => void } | undefined;
   #gone: (() => void) | undefined;
+  #attachGrant: GrantReference | undefined;
 
   constructor(parts: { row: SessionRow; env: Env; configuration: Configuration; link: () => SessionLink }) {
     this.#row = parts.row;
@@ -49,6 +50,11 @@ export class SandboxKeeper {
   /** The attach under way, if this object knows of one. */
   get attaching(): Promise<Outcome<null>> | undefined {
     return this.#attaching?.promise;
+  }
+
+  /** The grant that the last sandbox was made by, if this object sent it. */
+  get attachGrant(): GrantReference | undefined {
+    return this.#attachGrant;
   }
 
   /** Has the host make a sandbox for the present epoch. Resolves when it is ready, or never will be. */
@@ -100,7 +106,8 @@ export class SandboxKeeper {
       snapshot: await this.#restorePayload(),
     };
     const payload = utf8(JSON.stringify(content));
-    const grant = await this.#grant('attach', payload);
+    const { seq, token: grant, jti, sha256 } = await this.#grant('attach', payload);
+    this.#attachGrant = { jti, sha256, seq };
     const { tenant, sessionId } = facts;
     const command = { tenant, sessionId, grant, payload };
     const untilMs = Date.now() + REDIAL_MS;
@@ -117,7 +124,7 @@ export class SandboxKeeper {
     const { facts, epoch, snapshot } = this.#row.record;
     if (snapshot === null) return null;
     const { tenant, sessionId, hostId } = facts;
-    const { snapshotId, manifestSha256, generation, isOwn } = snapshot;
+    const { snapshotId, manifestSha256, generation, isOwn, forks } = snapshot;
     const claims = { host: hostId, tenant, session: sessionId, snapshot: snapshotId, epoch };
     return {
       snapshot_id: snapshotId,
@@ -126,6 +133,7 @@ export class SandboxKeeper {
       transfer_token: await signTransferToken({ ...claims, direction: 'get' }, this.#configuration),
       generation: generation + 1,
       executions: isOwn ? 'continue' : 'stop',
+      ...(forks.length === 0 ? {} : { forks }),
     };
   }
 
@@ -148,7 +156,7 @@ export class SandboxKeeper {
     return Date.now() < untilMs && this.#attaching !== undefined && this.#row.isLive;
   }
 
-  async #grant(act: 'attach' | 'destroy', payload: Uint8Array): Promise<string> {
+  async #grant(act: 'attach' | 'destroy', payload: Uint8Array): Promise<IssuedGrant & { seq: number }> {
     const { facts, epoch } = this.#row.record;
     const seq = this.#row.takeGrantSeq();
     this.#row.patch({ grantSeq: seq });
@@ -159,7 +167,7 @@ export class SandboxKeeper {
       payload: { sha256: await sha256Hex(payload) },
       timeoutMs: ATTACH_TIMEOUT_MS,
     };
-    return (await issueGrant(facts, request, this.#configuration)).token;
+    return { ...(await issueGrant(facts, request, this.#configuration)), seq };
   }
 
   ready(frame: Ready): void {
@@ -220,7 +228,7 @@ export class SandboxKeeper {
   /** Tells the host to end the sandbox; whether it did is heard later. */
   async sendDestroy(): Promise<void> {
     const payload = new Uint8Array(0);
-    const grant = await this.#grant('destroy', payload);
+    const { token: grant } = await this.#grant('destroy', payload);
     if (this.#link().send(commandFrames(grant, payload))) return;
     const { tenant, sessionId } = this.#row.record.facts;
     const sent = await this.#host().destroy({ tenant, sessionId, grant, payload });

@@ -7,7 +7,7 @@ import { type Failure, failure, type Outcome, success } from '../../../shared/er
 import type { SequencedUp } from '../../../shared/frames.ts';
 import { newId } from '../../../shared/ids.ts';
 import { isErrorCode } from '../../../shared/problem.ts';
-import type { SuspendPayload } from '../../../shared/snapshot.ts';
+import type { CarriedExecution, SuspendPayload } from '../../../shared/snapshot.ts';
 import type { Configuration } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { snapshotKey } from '../../snapshots/snapshot-keys.ts';
@@ -20,6 +20,7 @@ import type { Dispatch } from './dispatch.ts';
 import type { Executions } from './executions.ts';
 import type { SessionLink } from './link.ts';
 import { notNow, type Pausing } from './pausing.ts';
+import type { ForkedProgram } from './programs/forked.ts';
 import { isToBeSent } from './records.ts';
 import type { SandboxKeeper } from './sandbox.ts';
 import type { SessionRow } from './session-row.ts';
@@ -39,14 +40,28 @@ export interface SuspensionPort {
   isToWake(): boolean;
   /** One beside the session is stored: belongs to the write of that. */
   snapshotMade(snapshot: { snapshot_id: string; bytes: number; stored_bytes: number }): void;
+  /** Those of the executions that are programs and wait for their tools. */
+  forked(executions: readonly CarriedExecution[]): ForkedProgram[];
   /** The host ends the sandbox, and the session is not where it says. */
   sandboxLost(reason: string): void;
+}
+
+/** A session as it stood at a checkpoint, for others to be made of. */
+export interface ForkPoint {
+  snapshot: SnapshotFacts;
+  programs: ForkedProgram[];
+}
+
+interface Made {
+  frame: Suspended;
+  /** Programs that waited for their tools. */
+  programs: ForkedProgram[];
 }
 
 interface Asked {
   snapshotId: string;
   jti: string | undefined;
-  settle: (outcome: Outcome<Suspended>) => void;
+  settle: (outcome: Outcome<Made>) => void;
 }
 
 export interface SuspensionParts {
@@ -90,23 +105,29 @@ export class Suspension {
 
   /** A snapshot beside the session, which goes on. */
   async snapshot(kind: SnapshotKind, name: string): Promise<Outcome<SnapshotFacts>> {
+    const made = await this.#makeBeside(kind, name);
+    return made.ok ? success(made.value.snapshot) : made;
+  }
+
+  /** The same for sessions that are made of it at once, with the programs that wait for their tools. */
+  fork(): Promise<Outcome<ForkPoint>> {
+    return this.#makeBeside('fork', '');
+  }
+
+  async #makeBeside(kind: SnapshotKind, name: string): Promise<Outcome<ForkPoint>> {
     const made = await this.#make({ kind, name, leaveRunning: true });
     if (!made.ok) return made;
     try {
-      const facts = await this.factsOf(made.value);
-      await this.#index().complete(facts);
-      return success(facts);
+      const snapshot = await this.factsOf(made.value.frame);
+      await this.#index().complete(snapshot);
+      return success({ snapshot, programs: made.value.programs });
     } catch (error: unknown) {
       logWarning('snapshot_not_kept', { detail: messageOf(error) });
       return failure('storage_unavailable', 'the snapshot could not be recorded', { retry_after_s: 2 });
     }
   }
 
-  async #make(wish: {
-    kind: SnapshotKind;
-    name: string;
-    leaveRunning: boolean;
-  }): Promise<Outcome<Suspended>> {
+  async #make(wish: { kind: SnapshotKind; name: string; leaveRunning: boolean }): Promise<Outcome<Made>> {
     const fault = this.#fault();
     if (fault !== undefined) return fault;
     const { facts } = this.#record;
@@ -135,8 +156,8 @@ export class Suspension {
     }
   }
 
-  async #ask(wish: { snapshotId: string; leaveRunning: boolean }): Promise<Outcome<Suspended>> {
-    const { promise, resolve } = Promise.withResolvers<Outcome<Suspended>>();
+  async #ask(wish: { snapshotId: string; leaveRunning: boolean }): Promise<Outcome<Made>> {
+    const { promise, resolve } = Promise.withResolvers<Outcome<Made>>();
     this.#asked = { snapshotId: wish.snapshotId, jti: undefined, settle: resolve };
     if (!(await this.#send(wish)) && this.#isOf(wish.snapshotId)) {
       this.#failed(wish.snapshotId, failure('host_unresponsive', 'the link to the host is down'));
@@ -228,7 +249,9 @@ export class Suspension {
         this.#failed(frame.snapshot_id, failure('suspend_failed', 'the host let the session run on'));
         return () => undefined;
       }
-      if (isKnown) this.#asked?.settle(success(frame));
+      // Now, for the programs go on.
+      const programs = this.#parts.port.forked(frame.executions);
+      if (isKnown) this.#asked?.settle(success({ frame, programs }));
       this.#over(frame.snapshot_id);
       const { snapshot_id, bytes, stored_bytes } = frame;
       if (isPending) this.#parts.port.snapshotMade({ snapshot_id, bytes, stored_bytes });
@@ -241,7 +264,7 @@ export class Suspension {
     }
     this.#move(frame);
     return () => {
-      if (isKnown) this.#asked?.settle(success(frame));
+      if (isKnown) this.#asked?.settle(success({ frame, programs: [] }));
       this.#asked = undefined;
       this.#parts.sandbox.abandon('suspended');
       this.#parts.port.moved();
@@ -280,6 +303,7 @@ export class Suspension {
           sessionId: facts.sessionId,
           requirements: requirementsOf(frame),
           executions: frame.executions,
+          forks: [],
           generation,
           bytes: frame.bytes,
           storedBytes: frame.stored_bytes,

@@ -1,6 +1,7 @@
 /** What is kept of a program beside its execution, and how one is begun. */
 import * as z from 'zod';
 import { ProgramLanguageSchema, ProgramLimitsSchema } from '../../../../shared/code-mode.ts';
+import { ExecutionIdSchema } from '../../../../shared/ids.ts';
 
 /** What never changes: also the rights of whoever began it, which hold to its end. */
 export const ProgramFactsSchema = z.strictObject({
@@ -14,5 +15,7 @@ export const ProgramFactsSchema = z.strictObject({
   /** Null: whatever those scopes allow. */
   tools: z.array(z.string()).nullable(),
   limits: ProgramLimitsSchema,
+  /** The one that it goes on from, where its session was forked. */
+  parentProgramId: ExecutionIdSchema.nullable().default(null),
 });
 export type ProgramFacts = z.infer<typeof ProgramFactsSchema>;

@@ -10,6 +10,7 @@ import type { Execution, StreamEvent } from '../../../../shared/execution.ts';
 import { newId } from '../../../../shared/ids.ts';
 import { isTerminal, type TerminalStatus } from '../../../../shared/lifecycle.ts';
 import { HOST_ANSWER_GRACE_MS } from '../../../../shared/limits.ts';
+import type { CarriedExecution } from '../../../../shared/snapshot.ts';
 import type { Configuration } from '../../../configuration.ts';
 import type { Env } from '../../../env.ts';
 import type { TenantPrincipal } from '../../../identity/principal.ts';
@@ -30,6 +31,7 @@ import { chargeCall, chargeResult, spentBefore } from './budget.ts';
 import { CallRecords } from './call-records.ts';
 import { codeExecution, givenByCode } from './code-call.ts';
 import { AnswerDelivery, type SendAnswer } from './delivery.ts';
+import { type ForkedCall, type ForkedProgram, forkedProgram } from './forked.ts';
 import { answerText, givenAnswers } from './given-answers.ts';
 import type { ProgramFacts } from './port.ts';
 import { type CallRow, type ProgramRow, ProgramStore, programOfCall } from './store.ts';
@@ -113,6 +115,55 @@ export class Programs {
     this.#numbers.add(n);
   }
 
+  /** Those of these executions that wait for tools, as they stood at a checkpoint. */
+  forked(executions: readonly CarriedExecution[]): ForkedProgram[] {
+    return executions.flatMap((carried) => {
+      const record = this.#executions.find(carried.execution_id);
+      return record === undefined ? [] : (forkedProgram(this.store, record, carried) ?? []);
+    });
+  }
+
+  /** A program of the session that this one was forked from goes on here: its calls wait for answers of their own. */
+  inherit(record: ExecutionRecord, { facts, used, leftMs, calls }: ForkedProgram): void {
+    this.begin(record, facts);
+    this.store.use(record.n, used);
+    this.store.setLeft(record.n, leftMs);
+    const program = this.store.find(record.n);
+    if (program === undefined) return;
+    for (const call of calls) this.#inheritCall(record, program, call);
+  }
+
+  #inheritCall(
+    record: ExecutionRecord,
+    program: ProgramRow,
+    { call, name, arguments: text, argumentsBytes, pending, mayRepeat }: ForkedCall,
+  ): void {
+    const fresh = newCall({ name, text, argumentsBytes });
+    if (pending !== null && text !== null) {
+      const nowMs = Date.now();
+      const row = this.store.insertCall(record.n, call, {
+        ...fresh,
+        status: 'pending',
+        shown: this.store.lastShown(record.n) + 1,
+        waitsUntilMs: nowMs + program.facts.limits.wait_timeout_s * 1_000,
+        made: pending.made === null ? null : { ...pending.made, startedAtMs: nowMs },
+      });
+      this.#asks(record, row);
+      return;
+    }
+    // It was charged in the program that was forked.
+    const row = this.store.insertCall(record.n, call, { ...fresh, status: 'running', mayRepeat });
+    if (mayRepeat && text !== null) void this.#perform(record, program, row);
+    else this.#answer(record, row, { status: 'unknown', error: FORKED_MEANWHILE });
+  }
+
+  #asks(record: ExecutionRecord, row: CallRow): void {
+    this.#port.asked(record, { id: row.callId, tool_name: row.name });
+    this.#logs.of(record).wake();
+    this.#attendance.changed(record.n);
+    this.#port.look();
+  }
+
   /** A frame of the host; false for one that changes nothing. */
   take(frame: ProgramFrame, payload: Uint8Array): boolean {
     switch (frame.type) {
@@ -169,25 +220,9 @@ export class Programs {
     { call, name, bytes }: { call: number; name: string; bytes: Uint8Array },
   ): void {
     const spent = spentBefore(program, { call, bytes: bytes.length });
-    const row = this.store.insertCall(record.n, call, {
-      callId: newId('tcl'),
-      name,
-      // A program that goes on calling when it may not leaves no more than the trace of it.
-      arguments: spent === undefined ? new TextDecoder().decode(bytes) : null,
-      argumentsBytes: bytes.length,
-      status: 'received',
-      shown: null,
-      mayRepeat: false,
-      answer: null,
-      resultBytes: null,
-      error: null,
-      isTaken: false,
-      createdAtMs: Date.now(),
-      finishedAtMs: null,
-      waitsUntilMs: null,
-      made: null,
-      approval: null,
-    });
+    // A program that goes on calling when it may not leaves no more than the trace of it.
+    const text = spent === undefined ? new TextDecoder().decode(bytes) : null;
+    const row = this.store.insertCall(record.n, call, newCall({ name, text, argumentsBytes: bytes.length }));
     this.store.use(record.n, { calls: 1, writes: 0, bytes: bytes.length });
     if (spent === undefined) void this.#perform(record, program, row);
     else this.#beyondBudget(record, row, spent);
@@ -318,10 +353,7 @@ export class Programs {
       shown: this.store.lastShown(record.n) + 1,
       waitsUntilMs: Date.now() + facts.limits.wait_timeout_s * 1_000,
     });
-    this.#port.asked(record, { id: row.callId, tool_name: row.name });
-    this.#logs.of(record).wake();
-    this.#attendance.changed(record.n);
-    this.#port.look();
+    this.#asks(record, row);
   }
 
   async #call(
@@ -512,6 +544,33 @@ export class Programs {
 const NOT_BESIDE: CallError = {
   code: 'tool_unavailable',
   message: 'the tool runs in this session, in which nothing runs beside this program',
+};
+
+function newCall(call: { name: string; text: string | null; argumentsBytes: number }): Omit<CallRow, 'id'> {
+  const { name, text, argumentsBytes } = call;
+  return {
+    callId: newId('tcl'),
+    name,
+    arguments: text,
+    argumentsBytes,
+    status: 'received',
+    shown: null,
+    mayRepeat: false,
+    answer: null,
+    resultBytes: null,
+    error: null,
+    isTaken: false,
+    createdAtMs: Date.now(),
+    finishedAtMs: null,
+    waitsUntilMs: null,
+    made: null,
+    approval: null,
+  };
+}
+
+const FORKED_MEANWHILE: CallError = {
+  code: 'unknown',
+  message: 'the session was forked during the call, which may have had its effect',
 };
 
 const END_NOT_SEEN: CallError = {

@@ -41,7 +41,7 @@ export type ProgramRow = z.infer<typeof ProgramRowSchema>;
 const CallStatusSchema = z.enum(['received', ...InnerCallStatusSchema.options]);
 
 /** A call that is made, and by whom: the caller of the program, the edge, or the session, where it is an execution of its own. */
-const MadeInnerCallSchema = MadeCallSchema.extend({ by: z.enum(['caller', 'edge', 'session']) });
+export const MadeInnerCallSchema = MadeCallSchema.extend({ by: z.enum(['caller', 'edge', 'session']) });
 
 const CallApprovalSchema = z.object({
   tool: z.object({ name: z.string(), version: z.string(), digest: z.string() }),

@@ -13,6 +13,7 @@ export function programView(store: ProgramStore, program: ProgramRow, execution:
   return {
     program_id: execution.execution_id,
     session_id: execution.session_id,
+    parent_program_id: facts.parentProgramId,
     language: facts.language,
     status: execution.status,
     pending: store.callsIn(n, ['pending']).map(pendingCall),
