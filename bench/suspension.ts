@@ -152,7 +152,7 @@ async function openHost(installation: Installation, code: string): Promise<Bench
       if (taken?.ok !== true) throw new Error(taken?.detail ?? 'there are no checkpoints');
       ending = taken.value.end();
       const { state } = taken.value;
-      const from = { imageDir, state, generation: 1, sinkOf: () => async () => undefined };
+      const from = { imageDir, state, generation: 1, isCopy: false, sinkOf: () => async () => undefined };
       const restored = await sandboxes.restore(config(), from);
       if (!restored.ok) throw new Error(restored.detail);
       restored.value.goOn();

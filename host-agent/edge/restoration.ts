@@ -64,6 +64,7 @@ export async function restoreSession(
         forks.map(({ started }) => started.tool),
       ),
       generation: snapshot.generation,
+      isCopy: snapshot.executions === 'stop',
       sinkOf: (tool) => runOf(tool)?.output.sink ?? NOWHERE,
       programOf: (tool) => runOf(tool)?.calls ?? undefined,
       endsCall: (tool) => runOf(tool) === undefined,

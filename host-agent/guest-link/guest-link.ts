@@ -133,7 +133,7 @@ export class GuestLink {
   }
 
   /** `restored`: the guest is a copy, and tells its held programs so. Programs that nobody claimed are ended. */
-  async goOn(timeoutMs: number, restored = false): Promise<GuestResult<void>> {
+  async goOn(timeoutMs: number, isCopy = false): Promise<GuestResult<void>> {
     const held = this.#held;
     if (this.#failure !== undefined) return { ok: false, failure: this.#failure };
     if (held === undefined) return succeed(undefined);
@@ -141,7 +141,7 @@ export class GuestLink {
     this.#going = going;
     this.#held = undefined;
     this.#heldBytes = 0;
-    this.#send(HOST_FRAME.goOn, 0, Buffer.from([restored ? 1 : 0]));
+    this.#send(HOST_FRAME.goOn, 0, Buffer.from([isCopy ? 1 : 0]));
     for (const frame of held) this.#pipes.stdin.write(frame);
     for (const channel of this.#channels.values()) channel.goOn();
     const releases = [...this.#unclaimed].map(async ([id, { is_released }]) => {

@@ -27,6 +27,7 @@ export const GUEST_ARTIFACTS: readonly Artifact[] = [
     'node-evaluator.mjs',
     'node-source.mjs',
     'node-streams.mjs',
+    'node-random.mjs',
     'node-tools.mjs',
   ].map((name) => ({ source: `kernels/${name}`, target: `kernels/${name}`, compile: null })),
 ];

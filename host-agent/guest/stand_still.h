@@ -7,7 +7,7 @@
 
 #include "tree_kill.h"
 
-#define GO_ON_RESTORED 1 /* this is a copy: what is random must become its own */
+#define GO_ON_AS_COPY 1 /* this is a copy: what is random must become its own */
 
 static bool stands_still;
 /* Programs that may not run before they were told that they are a copy. */
@@ -36,7 +36,7 @@ static void stand_still(const uint8_t *payload, size_t length) {
  * the program goes on, so that nothing comes before it.
  */
 static void go_on(const uint8_t *payload, size_t length) {
-  if (length == 1 && (payload[0] & GO_ON_RESTORED) != 0) signal_held(SIGURG, SCOPE_TREE);
+  if (length == 1 && (payload[0] & GO_ON_AS_COPY) != 0) signal_held(SIGURG, SCOPE_TREE);
   signal_held(SIGCONT, SCOPE_PROCESS);
   held_count = 0;
   stands_still = false;

@@ -49,6 +49,8 @@ export interface RestoreRequest {
   state: CarriedSandbox;
   /** What the guest reads as its generation. */
   generation: number;
+  /** Whether it is one of several that go on from the checkpoint: then what is random in it is made anew. */
+  isCopy: boolean;
   /** Where the output of a call goes that ran at the checkpoint. */
   sinkOf: (tool: ToolName) => OutputSink;
   /** Of a program: what becomes of its calls. */

@@ -220,9 +220,10 @@ export class RunscSandboxes implements Sandboxes {
     const restored = await this.#launcher.restore({ sandboxId, rootfsPath, limits, environment }, from);
     if (!restored.ok) return failure('restore_failed', restored.detail);
     const { sandbox } = restored.value;
-    const { state, sinkOf, programOf, endsCall } = from;
+    const { state, isCopy, sinkOf, programOf, endsCall } = from;
     const agreed = Promise.withResolvers<void>();
     const goes = await goOnFrom(restored.value, state, {
+      isCopy,
       sinkOf,
       programOf,
       endsCall,

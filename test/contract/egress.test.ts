@@ -351,7 +351,13 @@ describe('a sandbox that goes on from a checkpoint', () => {
         const config = { sandboxId: newSandboxId(), imageDigest, limits: LIMITS, environment: {} };
         const restored = await sandboxes.restore(
           { ...config, network: rules },
-          { imageDir, state: taken.value.state, generation: 1, sinkOf: () => async () => undefined },
+          {
+            imageDir,
+            state: taken.value.state,
+            generation: 1,
+            isCopy: true,
+            sinkOf: () => async () => undefined,
+          },
         );
         if (!restored.ok) throw new Error(`${restored.code}: ${restored.detail}`);
         restored.value.goOn();

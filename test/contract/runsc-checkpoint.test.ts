@@ -94,11 +94,13 @@ async function restore(
   from: { imageDir: string; state: unknown },
   generation: number,
   sink: OutputSink,
+  isCopy = false,
 ) {
   const restored = await host(on).restore(config(), {
     imageDir: from.imageDir,
     state: received(from.state),
     generation,
+    isCopy,
     sinkOf: () => sink,
   });
   if (!restored.ok) throw new Error(`${restored.code}: ${restored.detail}`);
@@ -321,9 +323,12 @@ client.sendall(b'half')
     timeout: TEST_TIMEOUT_MS,
   }, async () => {
     const sandbox = await start();
-    await python(sandbox, 'import random; random.seed(1); common = random.random()');
+    await python(sandbox, 'import random, ssl; random.seed(1); common = random.random(); ssl.RAND_bytes(1)');
     const taken = await checkpoint(sandbox);
-    const copies = await Promise.all([restore(0, taken, 1, noOutput), restore(1, taken, 2, noOutput)]);
+    const copies = await Promise.all([
+      restore(0, taken, 1, noOutput, true),
+      restore(1, taken, 2, noOutput, true),
+    ]);
     await taken.goOn();
     const draw = '(common, random.random(), open("/run/sandgate/sandbox_id").read())';
     const drawn = await Promise.all(
@@ -332,9 +337,28 @@ client.sendall(b'half')
     const [common] = (drawn[0]?.value ?? '').split(',');
     expect(drawn.every(({ value }) => value?.startsWith(`${common},`))).toBe(true);
     expect(new Set(drawn.map(({ value }) => value)).size).toBe(3);
+    // What no other process sees of OpenSSL goes on as well: keys of connections are made of it.
+    const keys = await Promise.all(
+      [sandbox, ...copies.map((copy) => copy.sandbox)].map((one) => python(one, 'ssl.RAND_bytes(16).hex()')),
+    );
+    expect(new Set(keys.map(({ value }) => value)).size).toBe(3);
     // The one that was copied draws on as if nothing had happened.
     expect(drawn[0]?.value).toContain('0.8474337369372327');
     await Promise.all([sandbox, ...copies.map((copy) => copy.sandbox)].map((one) => one.destroy()));
+  });
+
+  it('keeps the seed that it was given where it only moves, and draws anew from the kernel', {
+    timeout: TEST_TIMEOUT_MS,
+  }, async () => {
+    const sandbox = await start();
+    await python(
+      sandbox,
+      'import os, random; random.seed(42); drawn = [random.random()]; source = os.urandom(8)',
+    );
+    const next = await moved(sandbox, 1);
+    const { value } = await python(next, 'drawn.append(random.random()); (drawn, os.urandom(8) != source)');
+    expect(value).toBe('([0.6394267984578837, 0.025010755222666936], True)');
+    await next.destroy();
   });
 
   it('stands still from its checkpoint on, and goes on where it was', {

@@ -129,7 +129,7 @@ describe('the pool', () => {
         environment: {},
       };
       const { state } = taken.value;
-      const from = { imageDir, state, generation, sinkOf: () => async () => undefined };
+      const from = { imageDir, state, generation, isCopy: true, sinkOf: () => async () => undefined };
       const restored = await sandboxes.restore(config, from);
       if (!restored.ok) throw new Error(`${restored.code}: ${restored.detail}`);
       restored.value.goOn();

@@ -9,12 +9,16 @@ import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { describeError, ExitRequest, shorten, valueText } from './node-describe.mjs';
 import { Evaluator } from './node-evaluator.mjs';
+import { randomNumbers } from './node-random.mjs';
 import { IMPORT_FUNCTION } from './node-source.mjs';
 import { StandardStreams } from './node-streams.mjs';
 import { Calls, ToolError, toolsOf } from './node-tools.mjs';
 
 const MAX_LATE_FAILURES = 10;
 const nextTurn = setImmediate;
+
+const numbers = randomNumbers();
+Math.random = numbers.random;
 
 /** Where the host's command line has put the control pair: among the numbers that Node keeps from its children. */
 const control = { input: 10, output: 11 };
@@ -164,6 +168,7 @@ function interrupt({ id, asked }) {
 function arm() {
   for (const [event, listener] of [
     ['SIGINT', ignore],
+    ['SIGURG', numbers.renew],
     ['uncaughtException', onUncaught],
     ['unhandledRejection', onUncaught],
   ])

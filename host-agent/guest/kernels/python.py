@@ -62,7 +62,12 @@ class Interrupts:
 
 def renew_random_state(_number, _frame):
     """This process is now a copy of one that went on elsewhere: what it draws from here on is its own."""
-    for name, reseed in (("random", lambda module: module.seed()), ("numpy", lambda module: module.random.seed())):
+    for name, reseed in (
+        ("random", lambda module: module.seed()),
+        ("numpy", lambda module: module.random.seed()),
+        # OpenSSL draws on from the state that it has, and does not see that there are two of it.
+        ("_ssl", lambda module: module.RAND_add(os.urandom(48), 48.0)),
+    ):
         try:
             if name in sys.modules:
                 reseed(sys.modules[name])

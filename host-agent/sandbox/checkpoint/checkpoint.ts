@@ -97,8 +97,8 @@ class Stillness {
     }
     this.#calls = this.#subject.runningCalls();
     for (const { execution } of this.#calls) execution.pause();
-    const kernel = tools.python.channelId;
-    const stood = await link.standStill(kernel === undefined ? [] : [kernel], STAND_STILL_TIMEOUT_MS);
+    const kernels = [tools.python, tools.node].flatMap(({ channelId }) => channelId ?? []);
+    const stood = await link.standStill(kernels, STAND_STILL_TIMEOUT_MS);
     return stood.ok ? undefined : failure('suspend_failed', stood.failure.message);
   }
 

@@ -11,6 +11,7 @@ import { failedEnd, type RunningTool, type ToolIo } from '../tools/tool.ts';
 import type { CarriedCall, CarriedSandbox } from './carried.ts';
 
 export interface GoOn {
+  isCopy: boolean;
   /** Where the output of a call goes that ran. */
   sinkOf: (tool: ToolName) => OutputSink;
   /** Of a program: what becomes of its calls. */
@@ -30,14 +31,14 @@ export interface ReadyToGoOn {
 export async function goOnFrom(
   restored: RestoredParts,
   state: CarriedSandbox,
-  { timeoutMs, makeReady, endsCall = () => false, ...heard }: GoOn,
+  { isCopy, timeoutMs, makeReady, endsCall = () => false, ...heard }: GoOn,
 ): Promise<Outcome<ReadyToGoOn>> {
   const { sandbox, parts } = restored;
   const { link, freezer, programs } = parts;
   const letSleep = freezer.hold();
   const calls = adoptCalls(restored, state, heard);
   programs.adopt(state.programs);
-  const goes = await link.goOn(timeoutMs, true);
+  const goes = await link.goOn(timeoutMs, isCopy);
   const isReady = goes.ok && (await readied(calls, endsCall, makeReady));
   if (!isReady) {
     letSleep();

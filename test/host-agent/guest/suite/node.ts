@@ -48,6 +48,19 @@ export function describeNode(guest: () => GuestUnderTest, interpreter: string): 
     expect((await run('({ a: { b: { c: { d: 1 } } } })')).value).toContain('d: 1');
   });
 
+  it('draws random numbers from the kernel, and others where it becomes a copy', async () => {
+    const code = 'const drawn = Array.from({ length: 2000 }, () => Math.random()); drawn.length';
+    await run(code);
+    // What the supervisor sends to a copy before it goes on.
+    await run("process.kill(process.pid, 'SIGURG'); await new Promise((next) => setImmediate(next))");
+    await run('const more = Array.from({ length: 2000 }, () => Math.random())');
+    const mean = 'drawn.reduce((sum, one) => sum + one) / drawn.length';
+    const looked = await run(
+      `[new Set([...drawn, ...more]).size, drawn.every((one) => one >= 0 && one < 1), Math.abs(${mean} - 0.5) < 0.05]`,
+    );
+    expect(looked.value).toBe('[ 4000, true, true ]');
+  });
+
   it('takes declarations again', async () => {
     await run('const v = 1; let w = 1; class K {}');
     expect((await run('const v = 2; let w = 2; class K { k = 2 }\n[v, w, new K().k]')).value).toBe(
