@@ -295,6 +295,11 @@ export class SessionRuntime {
             (record) => !waitsForTools(record) || this.programs.store.untaken(record.n).length > 0,
           ),
         look: () => this.look(),
+        giveUp: ({ code }) => {
+          for (const record of this.executions.inFlight.slice()) {
+            this.executions.end(record, { status: 'unknown', reason: code });
+          }
+        },
         refuse: (why) => this.#refuseWaiting(why),
       },
     });

@@ -13,6 +13,8 @@ import type { SessionRow } from './session-row.ts';
 import type { SessionStore } from './store.ts';
 
 const MAX_HOSTS_TRIED = 3;
+/** What does not verify will not come to; a storage that was wrong for a moment has been asked often enough then. */
+const MAX_TRIES_OF_DAMAGED = 5;
 /** Refusals of one host that say nothing of the next. */
 const OF_ONE_HOST: ReadonlySet<ErrorCode> = new Set([
   'host_full',
@@ -36,6 +38,8 @@ export interface WakingPort {
   isMissed(): boolean;
   /** The moment of the next look may have changed. */
   look(): void;
+  /** It will not come back with what is under way in it. */
+  giveUp(why: Failure): void;
   /** The session stays where it is: what waits for it does not run. */
   refuse(why: Failure): void;
 }
@@ -85,12 +89,20 @@ export class Waking {
         this.#waking = undefined;
         if (!woken.ok) {
           this.#port.giveBackPlace();
+          if (woken.code === 'snapshot_damaged' && this.#tries >= MAX_TRIES_OF_DAMAGED) {
+            this.#port.giveUp(woken);
+          }
           this.#planRetry(0);
           this.#port.refuse(woken);
         }
         return woken;
       });
     return this.#waking;
+  }
+
+  /** How often it was tried for what is under way in the session. */
+  get #tries(): number {
+    return this.#row.record.snapshot?.wake?.tries ?? 0;
   }
 
   /** From the alarm. */
@@ -103,7 +115,7 @@ export class Waking {
   #planRetry(more: number): void {
     const { state, snapshot } = this.#row.record;
     if (state !== 'suspended' || snapshot === null) return;
-    const tries = (snapshot.wake?.tries ?? 0) + more;
+    const tries = this.#tries + more;
     const atMs = Date.now() + nextWakeDelayMs(Math.max(0, tries - 1));
     const wake = this.#port.isMissed() ? { atMs, tries } : null;
     if (wake === null && snapshot.wake === null) return;

@@ -157,6 +157,37 @@ describe('a suspended session', () => {
     expect(await session.stub.wait(caller, execution.id)).toMatchObject({ value: { status: 'succeeded' } });
   });
 
+  test('ends a call of which the snapshot is damaged after a few tries, and stays where it is', async () => {
+    const execution = await start('x');
+    host.refuseAttach = 'snapshot_damaged';
+    await session.stub.suspend(caller);
+    expect(await session.stub.resume(caller)).toMatchObject({ ok: false, code: 'snapshot_damaged' });
+    const restores = () => host.commands.filter(({ claims }) => claims.act === 'attach').length - 1;
+    let nowMs = Date.now();
+    for (let tries = 2; tries <= 5; tries += 1) {
+      expect(await session.stub.getExecution(caller, execution.id)).toMatchObject({
+        value: { status: 'running' },
+      });
+      nowMs += 400_000;
+      vi.useFakeTimers({ toFake: ['Date'], now: nowMs });
+      await vi.waitFor(async () => {
+        await runDurableObjectAlarm(objectStub());
+        expect(restores()).toBe(tries);
+      });
+      vi.useRealTimers();
+    }
+    expect(await session.stub.wait(caller, execution.id)).toMatchObject({
+      value: { status: 'unknown', reason: 'snapshot_damaged' },
+    });
+    vi.useFakeTimers({ toFake: ['Date'], now: nowMs + 800_000 });
+    await runDurableObjectAlarm(objectStub());
+    vi.useRealTimers();
+    expect(await view()).toMatchObject({ state: 'suspended', executions: { running: 0 } });
+    expect(restores()).toBe(5);
+    host.refuseAttach = undefined;
+    expect(await session.stub.resume(caller)).toMatchObject({ value: { state: 'running' } });
+  });
+
   test('counts no time of a call that is in it, and says to a reader that it stands still', async () => {
     const stream = await executeStream(session, call('slow', { body: { timeout_ms: 1_000 } }));
     await eventually(() => expect(running).toHaveLength(1));
