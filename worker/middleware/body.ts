@@ -2,7 +2,7 @@
 import type * as z from 'zod';
 import { type ErrorCode, failure, type Violation } from '../../shared/errors.ts';
 import { MAX_BODY_BYTES } from '../../shared/limits.ts';
-import { readBounded } from '../identity/read-bounded.ts';
+import { readRequestBytes } from '../identity/read-bounded.ts';
 import { lineAndColumn, parseStrictJson } from '../json/strict-json.ts';
 import { Refusal } from './refusal.ts';
 import { violation, violationsOf } from './violations.ts';
@@ -25,8 +25,7 @@ export async function readBody(
   if (request.headers.has('Content-Encoding')) {
     throw refuse('unsupported_media_type', 'bodies are taken as they are, without Content-Encoding');
   }
-  const length = request.headers.get('Content-Length');
-  const bytes = Number(length ?? '0') > maxBytes ? undefined : await read(request, length !== null, maxBytes);
+  const bytes = await read(request, maxBytes);
   if (bytes === undefined) throw refuse('payload_too_large', `the body is over ${maxBytes} bytes`);
   const mediaType = mediaTypeOf(request.headers.get('Content-Type'));
   if (mediaType !== undefined && mediaTypes.includes(mediaType)) return { mediaType, bytes };
@@ -35,16 +34,9 @@ export async function readBody(
   throw refuse('unsupported_media_type', `the Content-Type must be ${mediaTypes.join(' or ')}`);
 }
 
-async function read(
-  request: Request,
-  isOfKnownLength: boolean,
-  maxBytes: number,
-): Promise<Uint8Array<ArrayBuffer> | undefined> {
+async function read(request: Request, maxBytes: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
   try {
-    // HTTP itself ends a body at the length that it declared; reading a stream piece by piece costs four times as much.
-    if (!isOfKnownLength) return await readBounded(request.body, maxBytes);
-    const bytes = new Uint8Array(await request.arrayBuffer());
-    return bytes.length > maxBytes ? undefined : bytes;
+    return await readRequestBytes(request, maxBytes);
   } catch {
     throw refuse('invalid_request', 'the body ended before its end');
   }

@@ -4,7 +4,7 @@ import { Sha256Schema, SnapshotIdSchema } from '../../shared/ids.ts';
 import { MAX_MANIFEST_BYTES, MAX_STORED_CHUNK_BYTES } from '../../shared/snapshot.ts';
 import { configurationOf } from '../configuration.ts';
 import type { Env } from '../env.ts';
-import { readBounded } from '../identity/read-bounded.ts';
+import { readRequestBytes } from '../identity/read-bounded.ts';
 import { chunkKey, get, manifestKey, parseManifest, putChunk, putManifest } from './storage.ts';
 import { type TransferClaims, verifyTransferToken } from './transfer-token.ts';
 
@@ -43,7 +43,7 @@ async function put(
   { claims, target }: { claims: TransferClaims; target: TransferTarget },
 ): Promise<Outcome<Response>> {
   const maxBytes = target.sha256 === null ? MAX_MANIFEST_BYTES : MAX_STORED_CHUNK_BYTES;
-  const bytes = await readBounded(request.body, maxBytes);
+  const bytes = await readRequestBytes(request, maxBytes);
   if (bytes === undefined) return failure('payload_too_large', `at most ${maxBytes} bytes`);
   const place = { tenant: claims.tenant, snapshotId: claims.snapshot };
   const stored =

@@ -26,13 +26,13 @@ export function randomNumbers() {
 
   return {
     /** At least 0 and less than 1, with 53 random bits. */
-    random() {
+    random: () => {
       if (left === 0) fill();
       left -= 1;
       return ((words[2 * left] >>> 5) * LOW_BITS + (words[2 * left + 1] >>> 6)) / ONE;
     },
     /** This process is a copy now: what was drawn ahead has other owners too. */
-    renew() {
+    renew: () => {
       left = 0;
     },
   };

@@ -159,7 +159,12 @@ export class Executions {
     const nowMs = Date.now();
     const record: ExecutionRecord = {
       ...this.#blank(),
-      ...{ executionId, tool, toolVersion, calledAs, argsSha256, timeoutMs },
+      executionId,
+      tool,
+      toolVersion,
+      calledAs,
+      argsSha256,
+      timeoutMs,
       relay: 'full',
       stdin: program.stdin,
       encoding: program.encoding,

@@ -51,18 +51,16 @@ export function forkedProgram(
   const { stdin, encoding, requestId } = record;
   const { facts, calls, writes, bytes } = program;
   return {
-    ...{
-      executionId,
-      tool,
-      toolVersion,
-      calledAs,
-      argsSha256,
-      timeoutMs,
-      leftMs,
-      stdin,
-      encoding,
-      requestId,
-    },
+    executionId,
+    tool,
+    toolVersion,
+    calledAs,
+    argsSha256,
+    timeoutMs,
+    leftMs,
+    stdin,
+    encoding,
+    requestId,
     facts: { ...facts, parentProgramId: executionId },
     used: { calls, writes, bytes },
     calls: rows.map(forkedCall),
