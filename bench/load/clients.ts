@@ -6,6 +6,8 @@ import { type Group, type Plan, PlanSchema, type Seen, type Target } from './pla
 
 const TICK_MS = 5;
 const MAX_CONNECTIONS = 512;
+/** What was sent in time may be answered so long after the end; later is no answer. */
+const STRAGGLERS_MS = 2_000;
 
 class Tally {
   readonly #name: string;
@@ -78,15 +80,19 @@ class Clients {
   /** Each is timed from the moment at which it should have been sent. */
   async #atRate(perSecond: number): Promise<void> {
     const beganAtMs = performance.now();
+    const underWay = new Set<Promise<unknown>>();
     let sent = 0;
     for (;;) {
       const nowMs = performance.now();
-      if (nowMs >= this.#span.toMs) return;
+      if (nowMs >= this.#span.toMs) break;
       for (; beganAtMs + (sent * 1_000) / perSecond <= nowMs; sent += 1) {
-        void this.#send(this.#target(sent), beganAtMs + (sent * 1_000) / perSecond);
+        const answered = this.#send(this.#target(sent), beganAtMs + (sent * 1_000) / perSecond);
+        underWay.add(answered);
+        void answered.then(() => underWay.delete(answered));
       }
       await wait(TICK_MS);
     }
+    await Promise.race([Promise.all(underWay), wait(STRAGGLERS_MS)]);
   }
 
   #target(index: number): Target {
@@ -100,14 +106,14 @@ class Clients {
   async #send({ method, path, body }: Target, dueAtMs: number): Promise<number> {
     const { token, waitsAsTold } = this.#group;
     const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
-    const isCounted = () => dueAtMs >= this.#span.fromMs && performance.now() <= this.#span.toMs;
-    if (isCounted()) this.tally.sent += 1;
+    const isCounted = dueAtMs >= this.#span.fromMs && dueAtMs < this.#span.toMs;
+    if (isCounted) this.tally.sent += 1;
     try {
       const response = await this.#pool.request({ method, path, headers, body });
       await response.body.dump();
       const tookMs = performance.now() - dueAtMs;
       const isShed = response.statusCode === 503 && response.headers['retry-after'] !== undefined;
-      if (isCounted()) {
+      if (isCounted) {
         if (response.statusCode < 300) this.tally.okMs.push(tookMs);
         else if (isShed) this.tally.shedMs.push(tookMs);
         if (isShed) this.tally.shed += 1;
@@ -116,7 +122,7 @@ class Clients {
       return isShed && waitsAsTold ? 1_000 * Number(response.headers['retry-after']) : 0;
     } catch {
       // The pool is gone, or the gateway.
-      if (isCounted()) this.tally.failed += 1;
+      if (isCounted) this.tally.failed += 1;
       return 0;
     }
   }
