@@ -62,7 +62,7 @@ async function create(events: Event['type'][]) {
 }
 
 function isSigned(secret: string, { headers, text }: Message): boolean {
-  const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${text}`;
+  const signed = [headers['webhook-id'], headers['webhook-timestamp'], text].join('.');
   const key = Buffer.from(secret.slice('whsec_'.length), 'base64');
   return headers['webhook-signature'] === `v1,${createHmac('sha256', key).update(signed).digest('base64')}`;
 }

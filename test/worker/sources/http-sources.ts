@@ -45,16 +45,13 @@ export function useHttpSources() {
     return api('POST', `/v1/sessions/${sessionId}/execute`, { token: await scopes(), body });
   }
 
-  return {
-    sessionId: () => sessionId,
-    internet: () => internet,
-    execute,
-    async executed(tool_name: string, args: object, more: object = {}) {
-      const answer = await execute(tool_name, args, more);
-      expect(answer.status, answer.text).toBe(200);
-      return ExecutionSchema.parse(answer.json);
-    },
-  };
+  async function executed(tool_name: string, args: object, more: object = {}) {
+    const answer = await execute(tool_name, args, more);
+    expect(answer.status, answer.text).toBe(200);
+    return ExecutionSchema.parse(answer.json);
+  }
+
+  return { sessionId: () => sessionId, internet: () => internet, execute, executed };
 }
 
 export async function create(body: object, options: ApiOptions = {}) {

@@ -55,7 +55,7 @@ export async function isSignedBy(
   );
   const time = headers.get('webhook-timestamp');
   const signed = new TextEncoder().encode(`${headers.get('webhook-id')}.${time}.${text}`);
-  const checks = (headers.get('webhook-signature') ?? '').split(' ').map((signature) => {
+  const checks = (headers.get('webhook-signature') ?? '').split(' ').map(async (signature) => {
     const [version, base64 = ''] = signature.split(',');
     return version === 'v1' && crypto.subtle.verify('HMAC', key, bytes(base64), signed);
   });
