@@ -16,9 +16,11 @@ import { UNSAFE } from '../routes/object-calls.ts';
 import { type OwnSession, ownSession } from '../routes/own-session.ts';
 import { callInOwnSession } from '../routes/own-session-call.ts';
 import type { JsonSchema, ToolDefinition } from '../tools/definition.ts';
+import type { OnEdgeProgress } from '../tools/edge-execution.ts';
 import { resolveCall } from '../tools/resolve-call.ts';
 import { attend } from './attend.ts';
 import { type CallOptions, splitCall, withCallOptions } from './call-options.ts';
+import { progressOfServer } from './progress.ts';
 import { ExecutionContentSchema, executionResult, failureResult, structuredResult } from './result.ts';
 import type { McpCallContext, McpServerTool } from './tool.ts';
 
@@ -88,10 +90,13 @@ async function run(
     return failure('approval_required', `${name} needs an approval for each call: name a session_id`);
   }
   const idempotency = await keyOf(options, { name, args, timeout_ms }, context);
+  const { onProgress: report } = context;
+  const onProgress: OnEdgeProgress | undefined =
+    report === undefined ? undefined : (progress) => report(progressOfServer(progress));
   if (session_id === undefined && resolved.performance !== undefined) {
     const sessionId = await newSessionId(exchange.configuration.tagKey, exchange.principal.tenant);
     const ids = { sessionId, executionId: newId('exe') };
-    return success(resolved.finish(await resolved.performance.run(ids, context.signal)));
+    return success(resolved.finish(await resolved.performance.run(ids, context.signal, onProgress)));
   }
   const attendIn = (session: OwnSession, stop: 'call' | 'session') => {
     const attended = attendedCall(exchange, session, {
@@ -99,6 +104,7 @@ async function run(
       idempotency,
       resolved,
       stream: context.onProgress !== undefined,
+      onProgress,
       ephemeral: stop === 'session',
     });
     return attend(attended, context, () =>

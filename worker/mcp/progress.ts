@@ -1,13 +1,20 @@
 /** Output of a running program as `notifications/progress`: the newest text, not more often than a client can show. */
 import { tailOf } from '../rendering/clip.ts';
+import type { EdgeProgress } from '../tools/edge-execution.ts';
 
 const INTERVAL_MS = 100;
 const MAX_MESSAGE_CHARACTERS = 2_000;
 
 export interface Progress {
-  /** Characters of output so far: it only grows. */
+  /** Characters of output so far, or what the server that runs the call counts: it only grows. */
   progress: number;
-  message: string;
+  total?: number;
+  message?: string;
+}
+
+/** As the server that runs the call says it. */
+export function progressOfServer({ progress, total, message }: EdgeProgress): Progress {
+  return { progress, ...(total === null ? {} : { total }), ...(message === null ? {} : { message }) };
 }
 
 export class OutputProgress {

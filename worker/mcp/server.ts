@@ -22,6 +22,7 @@ import { discoveryTools } from './discovery-tools.ts';
 import { executeTool } from './execute-tools.ts';
 import { mergedPage, nameInCursor } from './pages.ts';
 import { programTools } from './program-tools.ts';
+import type { Progress } from './progress.ts';
 import { failureResult } from './result.ts';
 import { SESSION_TOOLS_SCOPE, sessionTools } from './session-tools.ts';
 import type { McpServerTool } from './tool.ts';
@@ -145,7 +146,7 @@ async function answer(
 function progressOf({ mcpReq }: ServerContext) {
   const progressToken = mcpReq._meta?.progressToken;
   if (progressToken === undefined) return undefined;
-  return (progress: { progress: number; message: string }) => {
+  return (progress: Progress) => {
     // A stream that nobody reads any more takes none.
     mcpReq
       .notify({ method: 'notifications/progress', params: { progressToken, ...progress } })

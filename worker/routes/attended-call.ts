@@ -4,6 +4,7 @@ import { type Execute, ExecuteSchema, type Execution } from '../../shared/execut
 import { randomHandle } from '../../shared/ids.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
 import type { ExecuteInput } from '../objects/session/port.ts';
+import type { OnEdgeProgress } from '../tools/edge-execution.ts';
 import type { ResolvedCall } from '../tools/resolve-call.ts';
 import { type EdgeRun, edgeRun } from './edge-call.ts';
 import { SAFE } from './object-calls.ts';
@@ -32,6 +33,8 @@ export function attendedCall(
     resolved: Attended;
     /** Whether its output is read along. */
     stream?: boolean;
+    /** Of a call at the edge. */
+    onProgress?: OnEdgeProgress | undefined;
     /** Whether the session ends with the call. */
     ephemeral?: boolean;
   },
@@ -56,6 +59,7 @@ export function attendedCall(
             performance,
             finish: call.resolved.finish,
             idempotency: call.idempotency,
+            onProgress: call.onProgress,
           }),
     finish: call.resolved.finish,
     input,

@@ -3,6 +3,7 @@ import { type Outcome, success } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { newId } from '../../shared/ids.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
+import type { OnEdgeProgress } from '../tools/edge-execution.ts';
 import type { EdgePerformance } from '../tools/performance.ts';
 import { UNSAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
@@ -10,6 +11,8 @@ import type { OwnSession } from './own-session.ts';
 export interface EdgeRun {
   /** Resolves when it is written and so will be made, or was made before. */
   begin: () => Promise<Outcome<null>>;
+  /** As it stands then: one that was made before has ended. */
+  begun: () => Promise<Outcome<Execution>>;
   end: () => Promise<Outcome<Execution>>;
   stop: () => void;
 }
@@ -19,16 +22,22 @@ export interface EdgeRunInput {
   /** The result as the tool promises it, or said to be otherwise. */
   finish: (execution: Execution) => Execution;
   idempotency: Idempotency | null;
+  onProgress?: OnEdgeProgress | undefined;
 }
 
-export function edgeRun(session: OwnSession, { performance, finish, idempotency }: EdgeRunInput): EdgeRun {
+export function edgeRun(
+  session: OwnSession,
+  { performance, finish, idempotency, onProgress }: EdgeRunInput,
+): EdgeRun {
   const controller = new AbortController();
   const ids = { sessionId: session.sessionId, executionId: newId('exe') };
+  let call: ReturnType<EdgePerformance['begun']> | undefined;
   let begun: Promise<Outcome<Execution | null>> | undefined;
   let ended: Promise<Outcome<Execution>> | undefined;
   const begin = () => {
-    begun ??= performance.begun(ids).then((call) => {
-      const whole = { ...call, idempotency, timeoutMs: performance.timeoutMs };
+    call ??= performance.begun(ids);
+    begun ??= call.then((one) => {
+      const whole = { ...one, idempotency, timeoutMs: performance.timeoutMs };
       return session.call((stub) => stub.beginEdgeCall(session.caller, whole), UNSAFE);
     });
     return begun;
@@ -37,7 +46,7 @@ export function edgeRun(session: OwnSession, { performance, finish, idempotency 
     const first = await begin();
     if (!first.ok) return first;
     if (first.value !== null) return success(first.value);
-    const execution = finish(await performance.run(ids, controller.signal));
+    const execution = finish(await performance.run(ids, controller.signal, onProgress));
     // The answer is given also where it could not be kept: then the call reads as unknown later, and has no receipt.
     const kept = await session
       .call((stub) => stub.endEdgeCall(session.caller, execution), UNSAFE)
@@ -48,6 +57,11 @@ export function edgeRun(session: OwnSession, { performance, finish, idempotency 
     begin: async () => {
       const first = await begin();
       return first.ok ? success(null) : first;
+    },
+    begun: async () => {
+      const first = await begin();
+      if (!first.ok) return first;
+      return success(first.value ?? (await (call ?? performance.begun(ids))).execution);
     },
     end: () => {
       ended ??= run();

@@ -15,6 +15,7 @@ import { type ResolvedCall, resolveCall } from '../tools/resolve-call.ts';
 import { askApproval } from './approved-call.ts';
 import { sealedCallback } from './callback.ts';
 import { edgeRun } from './edge-call.ts';
+import { edgeStream, ProgressFeed } from './edge-stream.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
 import { type OwnSession, ownSession } from './own-session.ts';
 import { callInOwnSession } from './own-session-call.ts';
@@ -124,12 +125,16 @@ async function runOnce(
   const body = withMode(exchange.request, { ...call, detach: false });
   const input = { resolved, body, idempotency };
   if (resolved.performance !== undefined) {
-    requireOneAnswer(body);
     // The ids of a session that nothing was made for: the answer is the same as of any other call.
     const sessionId = await newSessionId(exchange.configuration.tagKey, exchange.principal.tenant);
     const ids = { sessionId, executionId: newId('exe') };
-    const execution = await resolved.performance.run(ids, exchange.request.signal);
-    return success(reply(200, resolved.finish(execution)));
+    const { signal } = exchange.request;
+    const { performance } = resolved;
+    if (!body.stream) return success(reply(200, resolved.finish(await performance.run(ids, signal))));
+    const feed = new ProgressFeed();
+    const { execution } = await performance.begun(ids);
+    const ended = performance.run(ids, signal, feed.report).then(resolved.finish);
+    return success(edgeStream(execution, { ended: endOf(exchange, ended), feed }));
   }
   return callInOwnSession(
     exchange,
@@ -151,13 +156,22 @@ async function runIn(
   { resolved, ...input }: RunInput,
 ): Promise<Outcome<Response>> {
   if (resolved.performance !== undefined) {
-    requireOneAnswer(input.body);
-    const { performance } = resolved;
-    const running = edgeRun(session, {
-      performance,
-      finish: resolved.finish,
-      idempotency: input.idempotency,
-    }).end();
+    if (input.body.detach) {
+      throw invalid([
+        { path: 'body.detach', expected: 'false: the gateway makes this call while it is waited for' },
+      ]);
+    }
+    const { performance, finish } = resolved;
+    const { idempotency } = input;
+    if (input.body.stream) {
+      const feed = new ProgressFeed();
+      const run = edgeRun(session, { performance, finish, idempotency, onProgress: feed.report });
+      const begun = await run.begun();
+      if (!begun.ok) return begun;
+      const ended = run.end().then((outcome) => (outcome.ok ? outcome.value : undefined));
+      return success(edgeStream(begun.value, { ended: endOf(exchange, ended), feed }));
+    }
+    const running = edgeRun(session, { performance, finish, idempotency }).end();
     // A client that goes away does not keep the end from being written.
     exchange.waitUntil(running.catch(() => undefined));
     const ended = await running;
@@ -184,11 +198,14 @@ function requireNoCallback(callback: SealedCallback | null): void {
   throw invalid([{ path: 'body.callback', expected: 'nothing: the tool needs an approval' }]);
 }
 
-/** A call at the edge has nothing to stream or to come back to. */
-function requireOneAnswer({ stream, detach }: Execute): void {
-  if (!stream && !detach) return;
-  const path = stream ? 'body.stream' : 'body.detach';
-  throw invalid([{ path, expected: 'false: an HTTP tool answers at its end' }]);
+/** A client that goes away does not keep the end from being written. */
+function endOf(
+  { waitUntil }: Exchange<'tenant'>,
+  ended: Promise<Execution | undefined>,
+): Promise<Execution | undefined> {
+  const end = ended.catch(() => undefined);
+  waitUntil(end);
+  return end;
 }
 
 function executionReply(execution: Execution, detached: boolean): Response {

@@ -11,6 +11,14 @@ export interface EdgeOutcome {
   error: ProgramError | null;
 }
 
+/** What the other side says of a call under way. */
+export interface EdgeProgress {
+  progress: number;
+  total: number | null;
+  message: string | null;
+}
+export type OnEdgeProgress = (progress: EdgeProgress) => void;
+
 export function edgeEnd(status: TerminalStatus): EdgeOutcome {
   return { status, text: '', structured: null, results: [], error: null };
 }

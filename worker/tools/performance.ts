@@ -17,6 +17,7 @@ import {
   edgeExecutionBegun,
   edgeExecutionEnded,
   edgeFailure,
+  type OnEdgeProgress,
 } from './edge-execution.ts';
 import { addressRules } from './http/address.ts';
 import { performHttp } from './http/perform.ts';
@@ -31,12 +32,12 @@ export interface EdgePerformance {
   timeoutMs: number;
   /** The call as it stands before it is made, and what its receipt will say of that. */
   begun: (ids: EdgeCallIds) => Promise<{ execution: Execution; made: MadeCall }>;
-  run: (ids: EdgeCallIds, signal: AbortSignal) => Promise<Execution>;
+  run: (ids: EdgeCallIds, signal: AbortSignal, onProgress?: OnEdgeProgress) => Promise<Execution>;
 }
 
 type TimedCall = Pick<Execute, 'arguments'> & { timeout_ms: number };
 type McpTool = Extract<RegisteredTool, { kind: 'mcp' }>;
-type Work = (ids: EdgeCallIds, signal: AbortSignal) => Promise<EdgeOutcome>;
+type Work = (ids: EdgeCallIds, signal: AbortSignal, onProgress?: OnEdgeProgress) => Promise<EdgeOutcome>;
 
 export function httpPerformance(
   context: ResolveContext,
@@ -61,7 +62,7 @@ export function mcpPerformance(context: ResolveContext, tool: McpTool, call: Tim
   const { env, principal } = context;
   const owner = { tenant: principal.tenant, source: tool.source ?? '' };
   const stub = () => env.SOURCE.getByName(sourceObjectName(owner));
-  const work: Work = async ({ executionId: callId }, signal) => {
+  const work: Work = async ({ executionId: callId }, signal, onProgress) => {
     if (signal.aborted) return edgeEnd('interrupted');
     const cancel = () =>
       void stub()
@@ -69,13 +70,14 @@ export function mcpPerformance(context: ResolveContext, tool: McpTool, call: Tim
         .catch(() => undefined);
     signal.addEventListener('abort', cancel, { once: true });
     try {
-      return await stub().call(owner, {
+      const sourceCall = {
         callId,
         remoteName: tool.remote_name,
         inputSchema: tool.input_schema,
         arguments: call.arguments,
         timeoutMs: call.timeout_ms,
-      });
+      };
+      return await stub().call(owner, sourceCall, onProgress);
     } catch {
       return edgeFailure(
         'SourceUnavailable',
@@ -103,9 +105,9 @@ function performance(
       const made = { toolVersion: tool.version, argsSha256, timeoutMs, startedAtMs: facts.startedMs };
       return { execution: edgeExecutionBegun(facts), made };
     },
-    run: async (ids, signal) => {
+    run: async (ids, signal, onProgress) => {
       const facts = factsOf(ids);
-      return edgeExecutionEnded(facts, await work(ids, signal));
+      return edgeExecutionEnded(facts, await work(ids, signal, onProgress));
     },
   };
 }

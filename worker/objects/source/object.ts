@@ -9,7 +9,12 @@ import { openSecrets } from '../../secrets/sealed-secrets.ts';
 import { messageOfFault } from '../../sources/fault.ts';
 import { parseManifest } from '../../sources/fetch-manifest.ts';
 import { secretsHolder, WEBHOOK_SECRET } from '../../sources/secrets.ts';
-import { type EdgeOutcome, edgeFailure } from '../../tools/edge-execution.ts';
+import {
+  type EdgeOutcome,
+  type EdgeProgress,
+  edgeFailure,
+  type OnEdgeProgress,
+} from '../../tools/edge-execution.ts';
 import { verifiedAtMs, WEBHOOK_TOLERANCE_MS } from '../../webhooks/signature.ts';
 import type { StoredSource } from '../catalogue/port.ts';
 import { logWarning, messageOf } from '../log.ts';
@@ -73,12 +78,26 @@ export class SourceObject extends DurableObject<Env> implements SourcePort {
     return success(null);
   }
 
-  async call(owner: SourceOwner, { callId, ...call }: SourceCall): Promise<EdgeOutcome> {
+  async call(
+    owner: SourceOwner,
+    { callId, ...call }: SourceCall,
+    onProgress?: OnEdgeProgress,
+  ): Promise<EdgeOutcome> {
     this.#store.own(owner);
     const held = await this.#hold();
     if (held === undefined) return edgeFailure('SourceUnavailable', 'the source is gone');
     if (held.source.disabled) return edgeFailure('SourceUnavailable', 'the source is disabled');
-    return held.connections.call(callId, call);
+    if (onProgress === undefined) return held.connections.call(callId, call);
+    // It is a call into another isolate, which may be gone by then.
+    const tell = async (progress: EdgeProgress) => onProgress(progress);
+    let telling: Promise<void> = Promise.resolve();
+    const report = (progress: EdgeProgress) => {
+      telling = tell(progress).catch(() => undefined);
+    };
+    const outcome = await held.connections.call(callId, { ...call, onProgress: report });
+    // The answer must not overtake it.
+    await telling;
+    return outcome;
   }
 
   /** The files that are in the sandbox of its server before it starts; only this Worker can send this request. */

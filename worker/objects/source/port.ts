@@ -1,7 +1,7 @@
 /** What others may ask of the object of one tool source. */
 import type { Outcome } from '../../../shared/errors.ts';
 import type { JsonSchema } from '../../tools/definition.ts';
-import type { EdgeOutcome } from '../../tools/edge-execution.ts';
+import type { EdgeOutcome, OnEdgeProgress } from '../../tools/edge-execution.ts';
 
 /** A source is one of a tenant: the object is told whose it is, and checks its name against it. */
 export interface SourceOwner {
@@ -29,7 +29,8 @@ export interface SourcePort {
   refresh(owner: SourceOwner): Promise<Outcome<null>>;
   /** A signed message of who publishes the manifest. */
   push(owner: SourceOwner, push: SourcePush): Promise<Outcome<null>>;
-  call(owner: SourceOwner, call: SourceCall): Promise<EdgeOutcome>;
+  /** `onProgress` is called as long as the call is under way. */
+  call(owner: SourceOwner, call: SourceCall, onProgress?: OnEdgeProgress): Promise<EdgeOutcome>;
   /** Of a call that is under way; of any other it does nothing. */
   cancel(callId: string): Promise<void>;
   removed(owner: SourceOwner): Promise<Outcome<null>>;

@@ -2,7 +2,8 @@
 import { Client, type Transport } from '@modelcontextprotocol/client';
 import type { SourceState } from '../../../shared/tool-source.ts';
 import type { JsonSchema } from '../../tools/definition.ts';
-import type { EdgeOutcome } from '../../tools/edge-execution.ts';
+import type { EdgeOutcome, OnEdgeProgress } from '../../tools/edge-execution.ts';
+import { CallProgress } from './call-progress.ts';
 import { edgeOutcomeOf } from './call-result.ts';
 import { type ListedTools, listTools, ToolsPageSchema } from './list-tools.ts';
 
@@ -14,6 +15,8 @@ export interface McpCall {
   arguments: Record<string, unknown>;
   timeoutMs: number;
   signal: AbortSignal;
+  /** Absent where nobody wants to know. */
+  onProgress?: OnEdgeProgress | undefined;
 }
 
 export class McpConnection {
@@ -86,18 +89,31 @@ export class McpConnection {
     }, timeoutMs);
   }
 
-  async call({ remoteName, inputSchema, timeoutMs, signal, ...call }: McpCall): Promise<EdgeOutcome> {
-    const result = await this.#client.callTool(
-      { name: remoteName, arguments: call.arguments },
-      {
-        // Without its output schema: what a tool gives is checked by who calls it.
-        toolDefinition: { name: remoteName, inputSchema: { ...inputSchema, type: 'object' } },
-        timeout: timeoutMs,
-        maxTotalTimeout: timeoutMs,
-        signal,
-      },
-    );
-    return edgeOutcomeOf(result);
+  async call({
+    remoteName,
+    inputSchema,
+    timeoutMs,
+    signal,
+    onProgress,
+    ...call
+  }: McpCall): Promise<EdgeOutcome> {
+    const progress = onProgress === undefined ? undefined : new CallProgress(onProgress);
+    try {
+      const result = await this.#client.callTool(
+        { name: remoteName, arguments: call.arguments },
+        {
+          // Without its output schema: what a tool gives is checked by who calls it.
+          toolDefinition: { name: remoteName, inputSchema: { ...inputSchema, type: 'object' } },
+          timeout: timeoutMs,
+          maxTotalTimeout: timeoutMs,
+          signal,
+          ...(progress === undefined ? {} : { onprogress: (said) => progress.took(said) }),
+        },
+      );
+      return edgeOutcomeOf(result);
+    } finally {
+      progress?.close();
+    }
   }
 
   async close(): Promise<void> {
