@@ -4,9 +4,9 @@ import { synonymsOf } from './synonyms.ts';
 import { wordsOf } from './words.ts';
 
 export interface QueryTerm {
-  /** The best of them counts. */
+  stem: string;
+  /** The best of them counts. Empty where a clause before had the word: then it is looked up already. */
   alternatives: { term: string; share: number }[];
-  weight: number;
 }
 
 export interface Vocabulary {
@@ -16,26 +16,53 @@ export interface Vocabulary {
 
 /** A question of more words is a text: its first words say enough, and each word costs time. */
 const MAX_WORDS = 64;
-const SYNONYM_SHARE = 0.45;
+const MAX_QUERY_CHARACTERS = 4_096;
+const SYNONYM_SHARE = 0.35;
 const COMPOUND_SHARE = 0.8;
 /** Below it words look alike by chance. */
 const MIN_LIKENESS = 0.6;
 const MAX_SIMILAR = 3;
 const MIN_PART_CHARACTERS = 3;
 
-export function queryTerms(query: string, vocabulary: Vocabulary): QueryTerm[] {
-  const words = wordsOf(query).slice(0, MAX_WORDS);
-  const counted = new Map<string, { word: string; count: number; next: string | undefined }>();
-  for (const [at, word] of words.entries()) {
-    const stem = stemOf(word);
-    const known = counted.get(stem);
-    if (known === undefined) counted.set(stem, { word, count: 1, next: words[at + 1] });
-    else known.count += 1;
+/**
+ * The words of each thing that is asked for, in their order: people ask for several in one text, and a tool that is right for
+ * one of them need not fit the others.
+ */
+export function queryClauses(query: string, vocabulary: Vocabulary): QueryTerm[][] {
+  const seen = new Set<string>();
+  return clausesOf(query).map((words) => {
+    const inClause = new Set<string>();
+    return words.flatMap((word, at): QueryTerm[] => {
+      const stem = stemOf(word);
+      if (inClause.has(stem)) return [];
+      inClause.add(stem);
+      if (seen.has(stem)) return [{ stem, alternatives: [] }];
+      seen.add(stem);
+      return [{ stem, alternatives: alternativesOf(stem, word, words[at + 1], vocabulary) }];
+    });
+  });
+}
+
+const CLAUSE_END = /(?<=[.!?;\n])\s+|,\s+(?:and|then|also)\s+|\b(?:and then|also|additionally)\b/iu;
+/** One of fewer words says nothing by itself: it goes with the next. */
+const MIN_CLAUSE_WORDS = 2;
+const NUMBER = /^\p{N}+$/u;
+
+function clausesOf(query: string): string[][] {
+  const clauses: string[][] = [];
+  let count = 0;
+  for (const part of query.slice(0, MAX_QUERY_CHARACTERS).split(CLAUSE_END)) {
+    const words = wordsOf(part).slice(0, MAX_WORDS - count);
+    count += words.length;
+    const last = clauses.at(-1);
+    if (last !== undefined && last.length < MIN_CLAUSE_WORDS) last.push(...words);
+    else if (words.length > 0) clauses.push(words);
   }
-  return [...counted].map(([stem, { word, count, next }]) => ({
-    alternatives: alternativesOf(stem, word, next, vocabulary),
-    weight: 1 + Math.log(count),
-  }));
+  // Numbers say how much or which one, not what is to be done.
+  const named = clauses
+    .map((words) => words.filter((word) => !NUMBER.test(word)))
+    .filter(({ length }) => length > 0);
+  return named.length > 0 ? named : clauses;
 }
 
 function alternativesOf(stem: string, word: string, next: string | undefined, vocabulary: Vocabulary) {

@@ -9,6 +9,20 @@ const NAME_BONUS = 0.25;
 /** A name of one word is easily met by chance. */
 const MIN_NAME_WORDS = 2;
 
+/** What fitting the whole question counts, against fitting one of its clauses best. */
+const WHOLE_SHARE = 0.6;
+/** How far a clause of few or of common words counts as much as the others. */
+const CLAUSE_BALANCE = 0.7;
+
+interface Scored {
+  slots: number[];
+  scores: number[];
+}
+
+interface Clause extends Scored {
+  best: number;
+}
+
 export class Ranking {
   readonly #ids: readonly (string | undefined)[];
   readonly #accepts: (id: string) => boolean;
@@ -18,6 +32,11 @@ export class Ranking {
   readonly #verdicts: Uint8Array;
   readonly #namedWords: Uint16Array;
   readonly #found: number[] = [];
+  readonly #terms = new Map<string, Scored>();
+  readonly #clauses: Clause[] = [];
+  /** Of the clause whose words are being looked up. */
+  readonly #clauseScores: Float64Array;
+  #ofClause: number[] = [];
   #ofTerm: number[] = [];
   #named = new Set<number>();
 
@@ -26,6 +45,7 @@ export class Ranking {
     this.#accepts = accepts;
     this.#scores = new Float64Array(ids.length);
     this.#best = new Float64Array(ids.length);
+    this.#clauseScores = new Float64Array(ids.length);
     this.#verdicts = new Uint8Array(ids.length);
     this.#namedWords = new Uint16Array(ids.length);
   }
@@ -48,24 +68,62 @@ export class Ranking {
     if (isInName) this.#named.add(slot);
   }
 
-  endTerm(): void {
-    for (const slot of this.#ofTerm) {
+  /** A word that a clause before had counts in this one too, and once in the whole. */
+  endTerm(stem: string): void {
+    const known = this.#terms.get(stem);
+    const term = known ?? this.#lookedUp();
+    if (known === undefined) this.#terms.set(stem, term);
+    for (const [at, slot] of term.slots.entries()) {
+      const score = term.scores[at] ?? 0;
+      const inClause = this.#clauseScores[slot] ?? 0;
+      if (inClause === 0) this.#ofClause.push(slot);
+      this.#clauseScores[slot] = inClause + score;
+      if (known !== undefined) continue;
       const before = this.#scores[slot] ?? 0;
       if (before === 0) this.#found.push(slot);
-      this.#scores[slot] = before + (this.#best[slot] ?? 0);
-      this.#best[slot] = 0;
+      this.#scores[slot] = before + score;
     }
+  }
+
+  #lookedUp(): Scored {
+    const slots = this.#ofTerm;
+    const scores = slots.map((slot) => this.#best[slot] ?? 0);
+    for (const slot of slots) this.#best[slot] = 0;
     for (const slot of this.#named) this.#namedWords[slot] = (this.#namedWords[slot] ?? 0) + 1;
     this.#ofTerm = [];
     this.#named = new Set();
+    return { slots, scores };
+  }
+
+  endClause(): void {
+    const slots = this.#ofClause;
+    const scores = slots.map((slot) => this.#clauseScores[slot] ?? 0);
+    const best = scores.reduce((highest, score) => Math.max(highest, score), 0);
+    if (best > 0) this.#clauses.push({ slots, scores, best });
+    for (const slot of slots) this.#clauseScores[slot] = 0;
+    this.#ofClause = [];
+  }
+
+  /** What each tool has of the clause that it fits best. */
+  #bestClauses(): Float64Array {
+    const fits = new Float64Array(this.#ids.length);
+    const highest = Math.max(0, ...this.#clauses.map(({ best }) => best));
+    for (const { slots, scores, best } of this.#clauses) {
+      const balance = (highest / best) ** CLAUSE_BALANCE;
+      for (const [at, slot] of slots.entries())
+        fits[slot] = Math.max(fits[slot] ?? 0, (scores[at] ?? 0) * balance);
+    }
+    return fits;
   }
 
   /** The highest, ties in the order of the ids. */
   best(limit: number, wordsInName: (slot: number) => number): Hit[] {
     const hits: Hit[] = [];
+    const fits = this.#bestClauses();
     for (const slot of this.#found) {
       const named = (this.#namedWords[slot] ?? 0) / Math.max(MIN_NAME_WORDS, wordsInName(slot));
-      const score = (this.#scores[slot] ?? 0) * (1 + NAME_BONUS * Math.min(1, named));
+      const fit = WHOLE_SHARE * (this.#scores[slot] ?? 0) + (1 - WHOLE_SHARE) * (fits[slot] ?? 0);
+      const score = fit * (1 + NAME_BONUS * Math.min(1, named));
       // Thousands are found and a few are wanted: nothing else is put in order.
       const last = hits.at(-1);
       if (hits.length === limit && last !== undefined && score < last.score) continue;

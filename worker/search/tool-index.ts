@@ -2,7 +2,7 @@
  * An index of tools by what they are called and say of themselves: BM25 over fields, filtered before it is ranked. It
  * is a value of memory that follows each change; whoever has the tools makes it again.
  */
-import { queryTerms } from './query.ts';
+import { queryClauses } from './query.ts';
 import { type Hit, Ranking } from './ranking.ts';
 import { stemOf } from './stem.ts';
 import { trigramsOf, wordsOf } from './words.ts';
@@ -20,7 +20,7 @@ export interface IndexedTool {
 const FIELDS = [
   { weight: 1.5, thinning: 0.4 },
   { weight: 1, thinning: 0.5 },
-  { weight: 0.35, thinning: 0.6 },
+  { weight: 0.6, thinning: 0.6 },
   { weight: 0.2, thinning: 0 },
 ] as const;
 const NAME = 0;
@@ -73,14 +73,17 @@ export class ToolIndex {
 
   /** Best first; only tools that are accepted are looked at. */
   search(query: string, { limit, accepts }: { limit: number; accepts: (id: string) => boolean }): Hit[] {
-    const terms = queryTerms(query, {
+    const clauses = queryClauses(query, {
       isKnown: (term) => this.#terms.has(term),
       similar: (word) => this.#similar(word),
     });
     const ranking = new Ranking(this.#ids, accepts);
-    for (const { alternatives, weight } of terms) {
-      for (const { term, share } of alternatives) this.#score(term, share * weight, ranking);
-      ranking.endTerm();
+    for (const clause of clauses) {
+      for (const { stem, alternatives } of clause) {
+        for (const { term, share } of alternatives) this.#score(term, share, ranking);
+        ranking.endTerm(stem);
+      }
+      ranking.endClause();
     }
     return ranking.best(limit, (slot) => this.#lengths[NAME]?.[slot] ?? 0);
   }

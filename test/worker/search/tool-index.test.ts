@@ -104,6 +104,28 @@ describe('words', () => {
   });
 });
 
+test('a question that asks for several things finds a tool for each, however many fit one of them', () => {
+  const days = 'Monday Tuesday Wednesday Thursday Friday Saturday Sunday'.split(' ');
+  const many = indexOf([
+    ...TOOLS,
+    ...days.map((day) => tool(`report_${day}`, `Quarterly sales report of the region, made on ${day}`)),
+  ]);
+  const asked =
+    'Please make the quarterly sales report of the whole northern region, and then delete a user.';
+  const ids = many.search(asked, { ...everything, limit: 2 }).map(({ id }) => id);
+  expect(ids).toContain('deleteUserAccount');
+  expect(ids.filter((id) => id.startsWith('report_'))).toHaveLength(1);
+  const alone = many.search('delete a user', everything)[0]?.id;
+  expect(alone).toBe('deleteUserAccount');
+});
+
+test('numbers of a question count only where it has nothing else', () => {
+  const numbered = indexOf([...TOOLS, tool('form_13', 'Files form 13'), tool('form_14', 'Files form 14')]);
+  const weather = numbered.search('weather in Oslo on 13 14 2024', everything);
+  expect(weather.map(({ id }) => id)).toEqual(['getWeatherForecast']);
+  expect(numbered.search('14', everything).map(({ id }) => id)).toEqual(['form_14']);
+});
+
 test('words beyond any language are left out, and those that are known go on being found', () => {
   const full = indexOf(TOOLS);
   const word = (at: number) =>
