@@ -2,16 +2,18 @@
 import { evictDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { ProgramSchema } from '../../../shared/code-mode.ts';
 import { ExecutionSchema } from '../../../shared/execution.ts';
 import { newId } from '../../../shared/ids.ts';
 import { SessionSchema } from '../../../shared/session.ts';
 import { SnapshotSchema } from '../../../shared/snapshot-resource.ts';
 import { MAX_KEPT_EVENTS } from '../../../worker/objects/session/events/events.ts';
-import { echo, type HostDouble } from '../../fixtures/host-double/host-double.ts';
+import { echo, type HostDouble, type Script } from '../../fixtures/host-double/host-double.ts';
 import { ALL_SCOPES, tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn, request } from '../harness/api.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { SessionEventReader, typesOf } from '../harness/session-events.ts';
+import { openSession } from '../harness/sessions.ts';
 
 let host: HostDouble;
 const alice = () => tokenOf({ claims: { tenant: 'acme', sub: 'alice' } });
@@ -36,6 +38,14 @@ async function open(): Promise<string> {
   const made = await api('POST', '/v1/sessions', { token: await alice(), body: {} });
   return SessionSchema.parse(made.json).session_id;
 }
+
+/** Asks a person once, and goes on until it is stopped. */
+const asking: Script = async (execution) => {
+  execution.started();
+  execution.call(1, 'people.ask', { question: 'x' });
+  await execution.interrupted;
+  return execution.finish({ status: 'interrupted', exit_code: null });
+};
 
 async function shell(sessionId: string, command: string) {
   const body = { tool_name: 'shell', arguments: { command } };
@@ -160,6 +170,36 @@ describe('the stream of a session', () => {
     expect(taken.status).toBe(200);
     await taken.body?.cancel();
     await Promise.all(readers.slice(1).map((reader) => reader.cancel()));
+  });
+
+  test('tells where a session has moved to, and what its programs wait for', async () => {
+    const token = await alice();
+    const ask = { name: 'people.ask', description: 'Asks a person', kind: 'client' };
+    await api('POST', '/v1/tools', { token, body: ask });
+    const from = await connectFakeHost({ script: asking });
+    const { id: sessionId } = await openSession(from);
+    const reader = await SessionEventReader.open(sessionId, token);
+    const body = { language: 'python', code: 'x', detach: true };
+    const begun = await api('POST', `/v1/sessions/${sessionId}/programs`, { token, body });
+    const { program_id } = ProgramSchema.parse(begun.json);
+    const waiting = await reader.until('program.waiting');
+    const shown = await api('GET', `/v1/sessions/${sessionId}/programs/${program_id}`, { token });
+    const [pending] = ProgramSchema.parse(shown.json).pending;
+    expect(waiting.event).toMatchObject({
+      data: { program_id, call: { id: pending?.id, tool_name: 'people.ask' } },
+    });
+    await api('POST', `/v1/sessions/${sessionId}/programs/${program_id}/cancel`, { token });
+    await reader.until('execution.finished');
+    await act(sessionId, 'migrate');
+    const moved = await reader.until('session.migrated');
+    expect(moved.event).toMatchObject({ data: { state: 'running', from_host_id: from.hostId } });
+    expect(typesOf(reader.seen).slice(-3)).toEqual([
+      'session.suspended',
+      'session.resumed',
+      'session.migrated',
+    ]);
+    await reader.cancel();
+    from.close();
   });
 
   test('tells of calls that wait for an approval, and of what was decided', async () => {
