@@ -23,6 +23,11 @@ export function fromBase64Url(text: string): Uint8Array<ArrayBuffer> | undefined
   }
 }
 
+/** Of an even number of lower-case hexadecimal digits. */
+export function fromHex(text: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(text.match(/../g) ?? [], (byte) => Number.parseInt(byte, 16));
+}
+
 const BINARY_STRING_STEP = 0x8000;
 
 /** Standard base64 with padding (RFC 4648 section 4), as DSSE envelopes carry it. */

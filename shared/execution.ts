@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { ApprovalSchema } from './approval.ts';
 import { CallbackSchema } from './callback.ts';
 import { EnvelopeSchema } from './dsse.ts';
-import { ExecutionIdSchema, SessionIdSchema } from './ids.ts';
+import { ExecutionIdSchema, SessionIdSchema, Sha256Schema } from './ids.ts';
 import { ExecutionStatusSchema } from './lifecycle.ts';
 import { DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS } from './limits.ts';
 import { RollbackPolicySchema } from './rollback.ts';
@@ -57,6 +57,15 @@ export const ExecutionOutcomeSchema = z.object({
 });
 export type ExecutionOutcome = z.infer<typeof ExecutionOutcomeSchema>;
 
+/** A stream that is longer than a result holds: so much of it is kept from its beginning on, and can be read at `url`. */
+export const StoredStreamSchema = z.object({
+  bytes: z.int().min(0),
+  stored_bytes: z.int().min(0),
+  /** Of all of it, as the receipt says; null where not all of it is kept. */
+  sha256: Sha256Schema.nullable(),
+  url: z.string(),
+});
+
 /** The result of an execution, and its view while it is not terminal (then the nullable fields are null). */
 export const ExecutionSchema = z.object({
   execution_id: ExecutionIdSchema,
@@ -91,6 +100,10 @@ export const ExecutionSchema = z.object({
   duration_ms: z.number().nullable(),
   timings_ms: z.object({ admit: z.number(), place: z.number(), exec: z.number() }).nullable(),
   receipt: EnvelopeSchema.nullable(),
+  /** Where a stream is longer than what `stdout` or `stderr` holds. */
+  output: z
+    .object({ stdout: StoredStreamSchema.optional(), stderr: StoredStreamSchema.optional() })
+    .optional(),
   /** Of one that waits for an approval, or was refused for want of it. */
   approval: ApprovalSchema.optional(),
 });

@@ -46,10 +46,10 @@ export const GrantActSchema = z.enum([
 export type GrantAct = z.infer<typeof GrantActSchema>;
 
 /**
- * How much of the output a host sends: `full` all of it under the link's credit, because a client reads along;
- * `bounded` head and tail only.
+ * How much of the output a host sends under the link's credit: `full` all of it, because a client reads along; `kept` as
+ * much of each stream as is stored, and its tail; `bounded` head and tail only.
  */
-export const RelaySchema = z.enum(['full', 'bounded']);
+export const RelaySchema = z.enum(['full', 'kept', 'bounded']);
 export type Relay = z.infer<typeof RelaySchema>;
 
 export const GrantLimitsSchema = ResourceLimitsSchema.extend({

@@ -15,6 +15,9 @@ export const OUTPUT_FRAME_BYTES = 64 * KIB;
 export const INLINE_HEAD_BYTES = 512 * KIB;
 /** … and this much from its end. */
 export const INLINE_TAIL_BYTES = 512 * KIB;
+export const INLINE_BYTES = INLINE_HEAD_BYTES + INLINE_TAIL_BYTES;
+/** Of a stream longer than that, so much from its start is stored; beyond it bytes are counted only. */
+export const MAX_STORED_OUTPUT_BYTES = 64 * MIB;
 /** Output of one execution that the Session object keeps on disk for replay, both streams together. */
 export const REPLAY_WINDOW_BYTES = 4 * MIB;
 /** Output beyond the replay window that the Session object keeps in memory for a reader that reconnects. */

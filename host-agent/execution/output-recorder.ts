@@ -8,6 +8,7 @@ import {
   INLINE_HEAD_BYTES,
   INLINE_TAIL_BYTES,
   MAX_FRAME_PAYLOAD_BYTES,
+  MAX_STORED_OUTPUT_BYTES,
   OUTPUT_FRAME_BYTES,
 } from '../../shared/limits.ts';
 import { StreamDigest } from '../digest/stream-digest.ts';
@@ -18,7 +19,7 @@ import type { OutgoingFrame, Uplink } from './uplink.ts';
 import { continuationPrefixLength } from './utf8-edge.ts';
 
 /** How long output waits for more of it before it is sent: short where a client reads along. */
-const FLUSH_DELAY_MS = { full: 5, bounded: 50 } as const satisfies Record<Relay, number>;
+const FLUSH_DELAY_MS = { full: 5, kept: 50, bounded: 50 } as const satisfies Record<Relay, number>;
 const NO_BYTES = new Uint8Array(0);
 export const NO_OUTPUT_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
 
@@ -70,15 +71,20 @@ export class OutputRecorder {
   readonly write = (name: StreamName, bytes: Uint8Array): Promise<void> => {
     if (this.#hasEnded || bytes.length === 0) return Promise.resolve();
     const stream = this.#streams[name];
+    const sent = bytes.subarray(0, Math.max(0, this.#sentBytesAtMost - stream.totalBytes));
     stream.totalBytes += bytes.length;
     stream.digest.update(bytes);
-    const beyondHead = stream.queue.push(bytes, this.#relay === 'full');
-    stream.ring.push(beyondHead);
+    stream.ring.push(stream.queue.push(sent, this.#relay !== 'bounded'));
+    if (sent.length < bytes.length) stream.ring.push(stream.queue.push(bytes.subarray(sent.length), false));
     if (stream.queue.waitingBytes === 0) return Promise.resolve();
     if (stream.queue.waitingBytes >= OUTPUT_FRAME_BYTES) this.#startPump();
     else this.#flushSoon();
     return this.#roomToWrite(stream);
   };
+
+  get #sentBytesAtMost(): number {
+    return this.#relay === 'kept' ? MAX_STORED_OUTPUT_BYTES : Number.POSITIVE_INFINITY;
+  }
 
   /** Sends what waits for more of it, as far as the window takes it. */
   readonly flush = (): void => {

@@ -13,6 +13,7 @@ import { hostDutyRoutes } from './host-duties.ts';
 import { mcp } from './mcp.ts';
 import { operatorRoutes } from './operator.ts';
 import { operatorToolRoutes } from './operator-tools.ts';
+import { readOutput } from './output.ts';
 import { pausingRoutes } from './pausing.ts';
 import { processRoutes } from './processes.ts';
 import { programRoutes } from './programs.ts';
@@ -41,6 +42,7 @@ const described: Route[] = [
   ...artifactUrlRoutes,
   ...executeRoutes,
   ...executionRoutes,
+  readOutput,
   exportSession,
   streamEventsOfSession,
   ...programRoutes,

@@ -4,8 +4,14 @@ import { OutputRecorder } from '../../../host-agent/execution/output-recorder.ts
 import type { OutgoingFrame, UpFrame, Uplink } from '../../../host-agent/execution/uplink.ts';
 import { incompleteSuffixLength } from '../../../host-agent/execution/utf8-edge.ts';
 import type { StreamName } from '../../../shared/execution.ts';
+import type { Relay } from '../../../shared/grant.ts';
 import { newId } from '../../../shared/ids.ts';
-import { INLINE_HEAD_BYTES, INLINE_TAIL_BYTES, OUTPUT_FRAME_BYTES } from '../../../shared/limits.ts';
+import {
+  INLINE_HEAD_BYTES,
+  INLINE_TAIL_BYTES,
+  MAX_STORED_OUTPUT_BYTES,
+  OUTPUT_FRAME_BYTES,
+} from '../../../shared/limits.ts';
 
 const executionId = newId('exe');
 
@@ -51,7 +57,7 @@ class RecordedUplink implements Uplink {
   }
 }
 
-function record(relay: 'full' | 'bounded'): { uplink: RecordedUplink; recorder: OutputRecorder } {
+function record(relay: Relay): { uplink: RecordedUplink; recorder: OutputRecorder } {
   const uplink = new RecordedUplink();
   return { uplink, recorder: new OutputRecorder({ executionId, relay, uplink }) };
 }
@@ -95,6 +101,34 @@ const isUtf8 = (bytes: Uint8Array): boolean => {
 };
 
 describe('recorded output', () => {
+  test('that is kept is sent as far as it is stored, then counted, with its end', async () => {
+    const { uplink, recorder } = record('kept');
+    const block = Buffer.alloc(1024 * 1024, 'x');
+    const blocks = MAX_STORED_OUTPUT_BYTES / block.length + 3;
+    let waits = 0;
+    for (let n = 0; n < blocks; n += 1) {
+      let isWaiting = true;
+      const written = recorder.write('stdout', block).then(() => {
+        isWaiting = false;
+      });
+      await Promise.resolve();
+      if (isWaiting) waits += 1;
+      await written;
+    }
+    // A program waits for the link up to there, and never beyond.
+    expect(waits).toBeGreaterThan(0);
+    const recorded = recorder.finish();
+    const frames = [...uplink.sent, ...recorded.frames];
+    const sent = frames.filter(({ frame }) => frame.type === 'output');
+    expect(sent.reduce((sum, { payload }) => sum + payload.length, 0)).toBe(MAX_STORED_OUTPUT_BYTES);
+    expect(recorded.stdout).toMatchObject({ bytes: blocks * block.length, truncated: true });
+    const { tail, tailOffset } = assemble(
+      frames.filter(({ frame }) => frame.type === 'tail'),
+      'stdout',
+    );
+    expect((tailOffset ?? 0) + tail.length).toBe(blocks * block.length);
+  }, 60_000);
+
   test('of a short program is whole, with true totals and digests', async () => {
     const { uplink, recorder } = record('full');
     await recorder.write('stdout', Buffer.from('one '));

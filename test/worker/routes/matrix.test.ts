@@ -189,6 +189,7 @@ function pathOf(route: Route, ids: Partial<Ids>): string {
   const values: Record<string, string> = {
     path: 'x',
     handle: 'x',
+    stream: 'stdout',
     host_id: newId('hst'),
     tenant: 'acme',
     ...ids,
@@ -236,6 +237,7 @@ describe('the table', () => {
         .flatMap(({ path }) => path.match(/(?<=\{)[a-z_]+/g) ?? []),
     );
     named.delete('path');
+    named.delete('stream');
     expect([...named].filter((name) => !KINDS.some((kind) => kind === name))).toEqual([]);
   });
 });

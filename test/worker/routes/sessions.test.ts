@@ -204,6 +204,7 @@ function requestsBelow(sessionId: string, executionId: string) {
         program_id: newId('exe'),
         repair_run_id: 'rpr_x',
         path: 'x',
+        stream: 'stdout',
       });
       const path = route.path.replaceAll(/\{([a-z_]+)\}/g, (_, name: string) => values[name] ?? '');
       const body: ApiOptions = route.operationId === 'execute' ? { body: shell('x') } : {};

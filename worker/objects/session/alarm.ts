@@ -21,6 +21,7 @@ const STEPS: Record<string, Step> = {
   queue: ({ dispatch }) => void dispatch.pump(),
   snapshot: ({ suspension }, _env, nowMs) => suspension.checkOverdue(nowMs),
   wake: ({ waking }, _env, nowMs) => waking.retry(nowMs),
+  outputs: ({ outputs }) => outputs.kick(),
   suspend: suspendIdle,
   idle: endIdle,
   forgotten: endForgotten,

@@ -2,7 +2,7 @@
 import { sha256Hex } from '../../../shared/digest.ts';
 import { utf8 } from '../../../shared/encoding.ts';
 import { type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
-import type { GrantAct } from '../../../shared/grant.ts';
+import type { GrantAct, Relay } from '../../../shared/grant.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
 import { HOST_ANSWER_GRACE_MS, TERMINAL_GRACE_MS } from '../../../shared/limits.ts';
 import type { Configuration } from '../../configuration.ts';
@@ -24,6 +24,8 @@ const COMMAND_TIMEOUT_MS = 30_000;
 
 /** The first version of the protocol whose hosts are told of requests. */
 const NAMES_REQUESTS_FROM = 2;
+/** The first one whose hosts know a relay of what is kept. */
+const KEEPS_OUTPUT_FROM = 3;
 
 export interface DispatchPort {
   /** Whether the host may still be at a call of this lane that was given up, or says soon that it lost its sandbox. */
@@ -151,7 +153,7 @@ export class Dispatch {
         seq,
         payload: { sha256: record.argsSha256 },
         timeoutMs: record.timeoutMs,
-        execution: record,
+        execution: { ...record, relay: this.#relayOf(record) },
       },
       this.#configuration,
     );
@@ -178,6 +180,10 @@ export class Dispatch {
     const requestId = link.protocol >= NAMES_REQUESTS_FROM ? record.requestId : undefined;
     link.send(commandFrames(grant.token, payload, requestId));
     this.#port.sent(record);
+  }
+
+  #relayOf({ relay }: ExecutionRecord): Relay {
+    return relay === 'kept' && this.#link().protocol < KEEPS_OUTPUT_FROM ? 'bounded' : relay;
   }
 
   /** Bytes for the standard input of what runs; no bytes close it. */

@@ -98,6 +98,7 @@ export async function purge(runtime: SessionRuntime, env: Env, nowMs: number): P
   }
   // Again, for where it failed before: a session that its tenant takes for live would count against its limits for good.
   await forgetInTenant(runtime, env);
+  await runtime.outputs.removeAll();
   store.transaction(() => store.deleteUnkeyed());
   events.purge();
   const isLast = store.executionCount() === 0 || nowMs >= row.record.lastActivityAtMs + KEYS_LIVE_MS;

@@ -12,11 +12,16 @@ import {
 } from '../../../shared/limits.ts';
 import { advance, beyond, joinBytes, joined, type PendingPiece } from './output-pieces.ts';
 import { OutputRing } from './output-ring.ts';
+import type { Outputs } from './outputs/outputs.ts';
 import type { ExecutionRecord, OutputPiece, PartPiece } from './records.ts';
 import type { ExecutionContent } from './result.ts';
-import { type OutputExtent, type SessionStore, TAIL_ROWS_FROM } from './store.ts';
+import { TAIL_ROWS_FROM } from './row-numbers.ts';
+import type { OutputExtent, SessionStore } from './store.ts';
 
 export type LoggedExecution = Pick<ExecutionRecord, 'n' | 'executionId' | 'sentAtMs' | 'timeoutMs'>;
+
+/** What becomes of output beyond the replay window. */
+export type OutputsOfLog = Pick<Outputs, 'take' | 'insert' | 'isFull'>;
 
 /** Where a reader stands. */
 export interface ReaderPosition {
@@ -46,6 +51,7 @@ export class EventLog {
   readonly n: number;
   readonly #record: LoggedExecution;
   readonly #store: SessionStore;
+  readonly #outputs: OutputsOfLog;
   readonly #end: Record<StreamName, number>;
   readonly #ring = new OutputRing();
   readonly #readers = new Set<ReaderPosition>();
@@ -54,6 +60,9 @@ export class EventLog {
   readonly #onRelease: () => void;
   #pending: PendingPiece[] = [];
   #pendingParts: PartPiece[] = [];
+  #pendingOutputs: OutputPiece[] = [];
+  /** From here on frames wait for the storage of long outputs. */
+  #storageHeldFrom: number | undefined;
   #pendingBytes = 0;
   #nextRow: number;
   #nextTailRow: number;
@@ -76,12 +85,18 @@ export class EventLog {
   constructor(
     record: LoggedExecution,
     store: SessionStore,
-    options: { onRelease: () => void; isNew: boolean; readers: Set<ReaderPosition> },
+    options: {
+      onRelease: () => void;
+      isNew: boolean;
+      readers: Set<ReaderPosition>;
+      outputs: OutputsOfLog;
+    },
   ) {
     const { n } = record;
     this.n = n;
     this.#record = record;
     this.#store = store;
+    this.#outputs = options.outputs;
     this.#onRelease = options.onRelease;
     this.#readersOfSession = options.readers;
     // With an eviction they went too, and come back.
@@ -121,7 +136,17 @@ export class EventLog {
   /** Frame from which on nothing may be acknowledged yet. */
   get heldFrom(): number | undefined {
     // After the end the ring grows no more: it stays for its readers, and nobody has to wait for them.
-    return this.#ended ? undefined : this.#ring.heldFrom;
+    if (this.#ended) return undefined;
+    const [ring, storage] = [this.#ring.heldFrom, this.#storageHeldFrom];
+    if (ring === undefined || storage === undefined) return ring ?? storage;
+    return Math.min(ring, storage);
+  }
+
+  /** The storage of long outputs takes more. */
+  roomAgain(): void {
+    if (this.#storageHeldFrom === undefined) return;
+    this.#storageHeldFrom = undefined;
+    this.#onRelease();
   }
 
   endOf(stream: StreamName): number {
@@ -144,9 +169,18 @@ export class EventLog {
     const rest = beyond(fresh, fresh.offset + kept.length);
     if (rest === undefined) return;
     this.#windowOpen = false;
+    this.#keepForStorage(rest, seq);
     this.#ring.push({ ...rest, seq });
     this.#settle();
     this.wake();
+  }
+
+  #keepForStorage(rest: OutputPiece, seq: number): void {
+    const taken = this.#outputs.take(this.#record, rest);
+    if (taken === undefined) return;
+    this.#pendingOutputs.push(taken);
+    this.#pendingBytes += taken.bytes.length;
+    if (this.#outputs.isFull) this.#storageHeldFrom ??= seq;
   }
 
   get #hasFreeRow(): boolean {
@@ -176,8 +210,16 @@ export class EventLog {
       this.#store.insertOutput(this.n, tail ? this.#nextTailRow++ : this.#nextRow++, piece);
     }
     for (const part of this.#pendingParts) this.#store.insertPart(this.n, this.#nextPart++, part);
+    const outputs = this.#pendingOutputs.map((piece) => ({ tail: false, piece }));
+    if (outputs.length > 0) {
+      this.#outputs.insert(
+        this.n,
+        joined(outputs).map(({ piece }) => piece),
+      );
+    }
     this.#pending = [];
     this.#pendingParts = [];
+    this.#pendingOutputs = [];
     this.#pendingBytes = 0;
     this.wake();
   }
@@ -282,6 +324,7 @@ export class EventLog {
   /** Stops holding the program back for readers. */
   neverHold(): void {
     this.#unheld = true;
+    this.#storageHeldFrom = undefined;
     this.#settle();
   }
 

@@ -10,7 +10,7 @@ import { SSE_HEARTBEAT_MS } from '../../../shared/limits.ts';
 import type { EventLog, ReaderPosition } from './event-log.ts';
 import { joinBytes } from './output-pieces.ts';
 import type { OutputPiece } from './records.ts';
-import { TAIL_ROWS_FROM } from './store.ts';
+import { TAIL_ROWS_FROM } from './row-numbers.ts';
 import { streamText } from './stream-text.ts';
 
 /** Output that is put into one event at most, unless one piece is longer. */

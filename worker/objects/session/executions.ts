@@ -1,7 +1,7 @@
 /** The executions of this session that have not ended: how they are accepted, move and end. */
 import type { Envelope } from '../../../shared/dsse.ts';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
-import type { Execution, ExecutionOutcome } from '../../../shared/execution.ts';
+import type { Execution, ExecutionOutcome, StreamName } from '../../../shared/execution.ts';
 import type { Relay } from '../../../shared/grant.ts';
 import { newId } from '../../../shared/ids.ts';
 import { isTerminal, moveExecution, type TerminalStatus } from '../../../shared/lifecycle.ts';
@@ -62,6 +62,8 @@ export interface ExecutionsPort {
   ending(record: ExecutionRecord): void;
   /** Somebody waits for the end of an execution. */
   awaited(record: ExecutionRecord): void;
+  /** What is stored of long streams of one that ends: its streams have these lengths. */
+  stored(record: ExecutionRecord, ends: Record<StreamName, number>): Record<StreamName, number> | null;
   /** What was used is known: of an end, or of one that was given up before. */
   used(usage: Receipt['usage'] | undefined, executions: 0 | 1): void;
   /** Whether the session goes back to where it was before this execution, which ends so. */
@@ -216,6 +218,7 @@ export class Executions {
       input: null,
       truncated: false,
       contentBytes: 0,
+      stored: null,
       receiptSeq: null,
       rollback: false,
       rolledBack: false,
@@ -340,6 +343,10 @@ export class Executions {
     const { outcome } = end;
     const log = record.status === 'queued' ? undefined : this.#logs.of(record);
     const finishedAt = outcome?.finished_at ?? new Date().toISOString();
+    const ends = {
+      stdout: Math.max(outcome?.stdout_bytes ?? 0, log?.endOf('stdout') ?? 0),
+      stderr: Math.max(outcome?.stderr_bytes ?? 0, log?.endOf('stderr') ?? 0),
+    };
     return {
       status: end.status,
       arguments: null,
@@ -351,8 +358,9 @@ export class Executions {
       error: outcome?.error ?? null,
       reason: end.reason ?? outcome?.reason ?? null,
       stateLost: record.stateLost || outcome?.state_lost === true,
-      stdoutBytes: Math.max(outcome?.stdout_bytes ?? 0, log?.endOf('stdout') ?? 0),
-      stderrBytes: Math.max(outcome?.stderr_bytes ?? 0, log?.endOf('stderr') ?? 0),
+      stdoutBytes: ends.stdout,
+      stderrBytes: ends.stderr,
+      stored: this.#port.stored(record, ends),
       // Without a receipt nobody says that the output is whole, unless nothing ran.
       truncated: end.receipt?.truncated ?? (end.status !== 'refused' && end.status !== 'cancelled'),
       contentBytes: log?.contentBytes ?? 0,

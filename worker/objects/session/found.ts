@@ -6,8 +6,8 @@ import type { Caller } from '../caller.ts';
 import { find } from './calls.ts';
 import { notFound } from './creation.ts';
 import type { ExecutionPage, ExecutionQuery } from './port.ts';
+import { ROWS_PER_EXECUTION } from './row-numbers.ts';
 import type { SessionRuntime } from './runtime.ts';
-import { ROWS_PER_EXECUTION } from './store.ts';
 
 export function getExecution(
   runtime: SessionRuntime,

@@ -2,11 +2,13 @@
 import { counterSign } from '../../../shared/dsse.ts';
 import type { SequencedUp } from '../../../shared/frames.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
+import { INLINE_BYTES } from '../../../shared/limits.ts';
 import type { Configuration } from '../../configuration.ts';
 import { logWarning } from '../log.ts';
 import type { Acknowledgement } from './acknowledgement.ts';
 import type { Executions } from './executions.ts';
 import type { EventLogs } from './logs.ts';
+import type { Outputs } from './outputs/outputs.ts';
 import { checkReceipt } from './receipt-check.ts';
 import type { ExecutionRecord } from './records.ts';
 import type { LostReason, SandboxKeeper } from './sandbox.ts';
@@ -46,6 +48,7 @@ export class Intake {
   readonly #executions: Executions;
   readonly #sandbox: SandboxKeeper;
   readonly #acknowledgement: Acknowledgement;
+  readonly #outputs: Outputs;
   readonly #configuration: Configuration;
   readonly #port: IntakePort;
 
@@ -55,6 +58,7 @@ export class Intake {
     executions: Executions;
     sandbox: SandboxKeeper;
     acknowledgement: Acknowledgement;
+    outputs: Outputs;
     configuration: Configuration;
     port: IntakePort;
   }) {
@@ -63,6 +67,7 @@ export class Intake {
     this.#executions = parts.executions;
     this.#sandbox = parts.sandbox;
     this.#acknowledgement = parts.acknowledgement;
+    this.#outputs = parts.outputs;
     this.#configuration = parts.configuration;
     this.#port = parts.port;
   }
@@ -168,6 +173,7 @@ export class Intake {
 
   async #end(record: ExecutionRecord, frame: Frame<'finished'>): Promise<void> {
     const isLate = isTerminal(record.status);
+    if (!isLate) await this.#settleOutputs(record);
     const checked = await checkReceipt({
       envelope: frame.receipt,
       outcome: frame.outcome,
@@ -196,6 +202,15 @@ export class Intake {
       },
     });
     if (isLate) this.#port.endedLate(record);
+  }
+
+  /** Only where a stream is longer than a result holds: then its end waits until it is known what of it is stored. */
+  async #settleOutputs(record: ExecutionRecord): Promise<void> {
+    const log = this.#logs.of(record);
+    const ends = { stdout: log.endOf('stdout'), stderr: log.endOf('stderr') };
+    if (ends.stdout <= INLINE_BYTES && ends.stderr <= INLINE_BYTES) return;
+    this.#acknowledgement.flush();
+    await this.#outputs.settle(record, ends);
   }
 
   #refused(frame: Frame<'refused'>): void {

@@ -1,6 +1,6 @@
 /** The event logs that are in memory: those of open executions, and of ended ones that still have a ring. */
 import { READER_GRACE_MS } from '../../../shared/limits.ts';
-import { EventLog, type LoggedExecution, type ReaderPosition } from './event-log.ts';
+import { EventLog, type LoggedExecution, type OutputsOfLog, type ReaderPosition } from './event-log.ts';
 import type { SessionStore } from './store.ts';
 
 /** Readers of one session at once: each may keep the ring of a log alive. */
@@ -11,13 +11,15 @@ const MAX_KEPT_RINGS = 4;
 export class EventLogs {
   readonly #store: SessionStore;
   readonly #onRelease: () => void;
+  readonly #outputs: OutputsOfLog;
   readonly #logs = new Map<number, EventLog>();
   /** Numbers of ended executions whose logs are kept for their rings, oldest first. */
   readonly #kept = new Set<number>();
   readonly #readers = new Set<ReaderPosition>();
 
-  constructor(store: SessionStore, onRelease: () => void) {
+  constructor(store: SessionStore, outputs: OutputsOfLog, onRelease: () => void) {
     this.#store = store;
+    this.#outputs = outputs;
     this.#onRelease = onRelease;
   }
 
@@ -39,7 +41,12 @@ export class EventLogs {
   }
 
   #create(record: LoggedExecution, isNew: boolean): EventLog {
-    return new EventLog(record, this.#store, { onRelease: this.#onRelease, isNew, readers: this.#readers });
+    return new EventLog(record, this.#store, {
+      onRelease: this.#onRelease,
+      isNew,
+      readers: this.#readers,
+      outputs: this.#outputs,
+    });
   }
 
   get takesReaders(): boolean {
@@ -77,6 +84,11 @@ export class EventLogs {
 
   flush(): void {
     for (const log of this.#logs.values()) log.flush();
+  }
+
+  /** The storage of long outputs takes more. */
+  roomAgain(): void {
+    for (const log of this.#logs.values()) log.roomAgain();
   }
 
   /** The frames that were held are of a stream that is over. */

@@ -11,8 +11,7 @@ import {
   type Outcome,
   success,
 } from '../../../shared/errors.ts';
-import type { Execution } from '../../../shared/execution.ts';
-import type { Relay } from '../../../shared/grant.ts';
+import type { Execution, StreamName } from '../../../shared/execution.ts';
 import type { Rollback } from '../../../shared/rollback.ts';
 import type { Session, UpdateSession } from '../../../shared/session.ts';
 import { type Configuration, configurationOf } from '../../configuration.ts';
@@ -30,6 +29,8 @@ import { confirmGone, endSession, loseHost, resumeEnding } from './ending.ts';
 import { getExecution, list, waitCall } from './found.ts';
 import { readCaller, readEventsPath, readExecuteInput } from './internal-request.ts';
 import { migrateSession } from './migration.ts';
+import type { OutputAt, OutputExtent } from './outputs/port.ts';
+import { outputAt, outputExtent } from './outputs/reading.ts';
 import {
   type ApprovalDecision,
   type ApprovalFacts,
@@ -130,14 +131,16 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     return found.ok ? this.#parts.executions.wait(found.value) : found;
   }
 
-  async #accept(input: ExecuteInput, relay: Relay): Promise<Outcome<ExecutionRecord>> {
+  async #accept(input: ExecuteInput, read: 'full' | 'bounded'): Promise<Outcome<ExecutionRecord>> {
     const text = JSON.stringify(input.body.arguments);
     const sha256 = await sha256Hex(text);
     const woken = await wakeFor(this.#parts, input);
     if (!woken.ok) return woken;
+    // What nobody reads along is kept where it is long, unless it ends with the call.
+    const isKept = read === 'bounded' && this.#parts.row.maybe?.facts.ephemeral === false;
     return accept(this.#parts, input, {
       arguments: { text, sha256 },
-      relay,
+      relay: isKept ? 'kept' : read,
       onAccepted: ({ executionId }) => this.#parts.events.wantsCallback(executionId, input.callback ?? null),
     });
   }
@@ -203,6 +206,26 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     encoding?: 'utf-8' | 'base64',
   ): Promise<Outcome<Execution>> {
     return getExecution(this.#parts, caller, { executionId, encoding });
+  }
+
+  async outputExtent(
+    caller: Caller,
+    executionId: string,
+    stream: StreamName,
+  ): Promise<Outcome<OutputExtent>> {
+    const found = find(this.#parts, caller, executionId);
+    return found.ok ? success(outputExtent(this.#parts, found.value, stream)) : found;
+  }
+
+  async outputAt(
+    caller: Caller,
+    executionId: string,
+    place: { stream: StreamName; at: number },
+  ): Promise<Outcome<OutputAt>> {
+    const found = find(this.#parts, caller, executionId);
+    if (!found.ok) return found;
+    const piece = outputAt(this.#parts, found.value, place);
+    return piece === undefined ? failure('not_found', 'that part of the output is gone') : success(piece);
   }
 
   async toolOf(caller: Caller, executionId: string): Promise<Outcome<string>> {

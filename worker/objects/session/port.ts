@@ -6,7 +6,7 @@ import type { Program, ToolResult } from '../../../shared/code-mode.ts';
 import type { Envelope } from '../../../shared/dsse.ts';
 import type { ErrorCode, Outcome } from '../../../shared/errors.ts';
 import type { SessionEventFacts } from '../../../shared/event.ts';
-import { ExecuteSchema, type Execution } from '../../../shared/execution.ts';
+import { ExecuteSchema, type Execution, type StreamName } from '../../../shared/execution.ts';
 import { ExecutionIdSchema, TenantSchema } from '../../../shared/ids.ts';
 import type { ReceiptExportSchema } from '../../../shared/receipt-verify.ts';
 import type { Rollback } from '../../../shared/rollback.ts';
@@ -15,6 +15,7 @@ import type { Session, SizedSession, UpdateSession } from '../../../shared/sessi
 import type { Caller } from '../caller.ts';
 import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
 import type { EdgeCall } from './edge-calls/edge-call.ts';
+import type { OutputAt, OutputExtent } from './outputs/port.ts';
 import type { ForkedProgram } from './programs/forked.ts';
 import type { ProgramFacts } from './programs/port.ts';
 import { CalledAsSchema } from './records.ts';
@@ -150,6 +151,14 @@ export interface SessionPort {
     executionId: string,
     encoding?: 'utf-8' | 'base64',
   ): Promise<Outcome<Execution>>;
+  /** How much of a stream can be read from its beginning on. */
+  outputExtent(caller: Caller, executionId: string, stream: StreamName): Promise<Outcome<OutputExtent>>;
+  /** A piece of it that holds the byte at this place. */
+  outputAt(
+    caller: Caller,
+    executionId: string,
+    place: { stream: StreamName; at: number },
+  ): Promise<Outcome<OutputAt>>;
   /** Tool of an execution: what its scope is judged by. */
   toolOf(caller: Caller, executionId: string): Promise<Outcome<string>>;
   receipt(caller: Caller, executionId: string): Promise<Outcome<Envelope>>;

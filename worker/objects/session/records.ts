@@ -149,6 +149,8 @@ export const ExecutionRecordSchema = z.object({
   truncated: Flag,
   /** Bytes of its output and results in rows. */
   contentBytes: z.number(),
+  /** Of one with a stream longer than a result holds: bytes of each that are kept whole, from the first one on. */
+  stored: json(z.object({ stdout: z.number(), stderr: z.number() })).nullable(),
   /** Place of its receipt in the chain. */
   receiptSeq: z.number().nullable(),
   /** It runs alone, behind a snapshot, and is taken back where it fails. */

@@ -3,7 +3,8 @@ import type { Envelope } from '../../../shared/dsse.ts';
 import { concatBytes } from '../../../shared/encoding.ts';
 import type { Execution, RichResult, StreamName } from '../../../shared/execution.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
-import { INLINE_HEAD_BYTES, INLINE_TAIL_BYTES } from '../../../shared/limits.ts';
+import { INLINE_BYTES, INLINE_HEAD_BYTES, INLINE_TAIL_BYTES } from '../../../shared/limits.ts';
+import { readEnvelope } from '../../../shared/receipt-verify.ts';
 import type { ExecutionRecord, OutputPiece, PartPiece } from './records.ts';
 import type { SessionStore } from './store.ts';
 import { streamText, withoutCutEnd, withoutCutStart } from './stream-text.ts';
@@ -44,6 +45,8 @@ export function executionView(record: ExecutionRecord, store: SessionStore, opti
   const stdout = inlineStream(pieces, 'stdout', record.stdoutBytes);
   const stderr = inlineStream(pieces, 'stderr', record.stderrBytes);
   const { value, structured, results } = asCalled(record, resultParts(parts));
+  const receipt =
+    options.receipt ?? (record.receiptSeq === null ? null : (store.receipt(record.receiptSeq) ?? null));
   const text = (stream: InlineStream) =>
     options.withoutText === true ? '' : inlineText(stream, options.encoding);
   return {
@@ -72,8 +75,31 @@ export function executionView(record: ExecutionRecord, store: SessionStore, opti
     finished_at: record.finishedAt,
     duration_ms: record.durationMs,
     timings_ms: ended ? { admit: record.admitMs, place: record.placeMs, exec: record.durationMs ?? 0 } : null,
-    receipt:
-      options.receipt ?? (record.receiptSeq === null ? null : (store.receipt(record.receiptSeq) ?? null)),
+    receipt,
+    ...(record.stored === null ? {} : { output: storedOutput(record, options.sessionId, receipt) }),
+  };
+}
+
+/** Of streams that are longer than a result holds, where the rest of them is. */
+function storedOutput(
+  { executionId, stored, stdoutBytes, stderrBytes }: ExecutionRecord,
+  sessionId: string,
+  receipt: Envelope | null,
+): Execution['output'] {
+  const read = receipt === null ? undefined : readEnvelope(receipt);
+  const signed = read?.ok === true ? read.value.receipt : undefined;
+  const of = (stream: StreamName, bytes: number) => {
+    const storedBytes = Math.min(bytes, stored?.[stream] ?? 0);
+    return {
+      bytes,
+      stored_bytes: storedBytes,
+      sha256: storedBytes === bytes ? (signed?.[stream].sha256 ?? null) : null,
+      url: `/v1/sessions/${sessionId}/executions/${executionId}/output/${stream}`,
+    };
+  };
+  return {
+    ...(stdoutBytes > INLINE_BYTES ? { stdout: of('stdout', stdoutBytes) } : {}),
+    ...(stderrBytes > INLINE_BYTES ? { stderr: of('stderr', stderrBytes) } : {}),
   };
 }
 

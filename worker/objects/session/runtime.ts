@@ -20,6 +20,8 @@ import type { HeldSnapshot } from './held-snapshot.ts';
 import { Intake } from './intake.ts';
 import { SessionLink } from './link.ts';
 import { EventLogs } from './logs.ts';
+import { outputsOf } from './outputs/of-session.ts';
+import type { Outputs } from './outputs/outputs.ts';
 import { Pausing } from './pausing.ts';
 import type { ExecuteInput } from './port.ts';
 import type { ForkedProgram } from './programs/forked.ts';
@@ -78,6 +80,7 @@ export class SessionRuntime {
   readonly events: SessionEvents;
   readonly eventStreams: SessionEventStreams;
   readonly account: Account;
+  readonly outputs: Outputs;
   readonly #acknowledgement: Acknowledgement;
   readonly #intake: Intake;
   readonly #recovery: Recovery;
@@ -127,7 +130,16 @@ export class SessionRuntime {
       dueAt: (atMs) => this.clock.ensure(atMs),
       heard: ({ webhooksSinceMs }) => this.events.heard(webhooksSinceMs),
     });
-    this.logs = new EventLogs(store, () => this.#acknowledgement.schedule());
+    this.outputs = outputsOf({
+      context,
+      env,
+      configuration,
+      row,
+      store,
+      roomAgain: () => this.logs.roomAgain(),
+      look: () => this.look(),
+    });
+    this.logs = new EventLogs(store, this.outputs, () => this.#acknowledgement.schedule());
     this.#acknowledgement = new Acknowledgement(this.logs, row.maybe?.lastSeq ?? 0, {
       write: (lastSeq) =>
         store.transaction(() => {
@@ -138,6 +150,7 @@ export class SessionRuntime {
       takesSelective: () => this.link.hasLanes,
     });
     this.executions = new Executions(row, store, this.logs, {
+      stored: (record, ends) => this.outputs.ended(record.n, ends),
       lastSeq: () => this.#acknowledgement.seen,
       storing: (record) => this.events.accepted(record),
       ending: (record) => this.events.ended(record),
@@ -309,6 +322,7 @@ export class SessionRuntime {
       executions: this.executions,
       sandbox: this.sandbox,
       acknowledgement: this.#acknowledgement,
+      outputs: this.outputs,
       configuration,
       port: {
         ready: () => this.#sandboxReady(),
@@ -349,6 +363,7 @@ export class SessionRuntime {
     const record = this.row.maybe;
     if (record !== undefined) void this.edgeReceipts.signed();
     this.events.recover();
+    this.outputs.recover((n) => this.executions.open.some((open) => open.n === n));
     if (record?.state === 'destroying') this.#port.endingInterrupted();
     if (record === undefined || !this.row.isLive) return;
     if (!this.link.isUp && record.sandbox === 'ready' && record.linkDownAtMs === null) {
@@ -379,6 +394,7 @@ export class SessionRuntime {
     const moments = [
       nextLook(record, this.executions.open, Date.now()),
       this.account.dueAtMs,
+      this.outputs.dueAtMs,
       this.programs.nextMoment(),
       this.events.dueAtMs,
     ];

@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { type Envelope, EnvelopeSchema } from '../../../shared/dsse.ts';
 import { StreamNameSchema } from '../../../shared/execution.ts';
 import { ensureColumn } from '../columns.ts';
+import { dropOutputs } from './outputs/store.ts';
 import {
   type ExecutionRecord,
   ExecutionRecordSchema,
@@ -14,6 +15,7 @@ import {
   type SessionRecord,
   SessionRecordSchema,
 } from './records.ts';
+import { ROWS_PER_EXECUTION, TAIL_ROWS_FROM } from './row-numbers.ts';
 
 const SCHEMA = `
 CREATE TABLE IF NOT EXISTS session (
@@ -39,7 +41,7 @@ CREATE TABLE IF NOT EXISTS execution (
   exitCode INTEGER, signal TEXT, error TEXT, reason TEXT, stateLost INTEGER NOT NULL,
   stdoutBytes INTEGER NOT NULL, stderrBytes INTEGER NOT NULL,
   admitMs REAL NOT NULL, placeMs REAL NOT NULL, interruptRequested INTEGER NOT NULL, input TEXT,
-  truncated INTEGER NOT NULL, contentBytes INTEGER NOT NULL, receiptSeq INTEGER,
+  truncated INTEGER NOT NULL, contentBytes INTEGER NOT NULL, stored TEXT, receiptSeq INTEGER,
   rollback INTEGER NOT NULL DEFAULT 0, rolledBack INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX IF NOT EXISTS execution_by_key ON execution (idempotencyKey) WHERE idempotencyKey IS NOT NULL;
@@ -65,6 +67,7 @@ CREATE TABLE IF NOT EXISTS receipt (seq INTEGER PRIMARY KEY, envelope TEXT NOT N
 const NEWER_COLUMNS = [
   ['execution', 'calledAs', 'TEXT'],
   ['execution', 'parentId', 'TEXT'],
+  ['execution', 'stored', 'TEXT'],
   ['execution', 'rollback', 'INTEGER NOT NULL DEFAULT 0'],
   ['execution', 'rolledBack', 'INTEGER NOT NULL DEFAULT 0'],
   ['session', 'pausedAtMs', 'INTEGER'],
@@ -73,11 +76,6 @@ const NEWER_COLUMNS = [
   ['session', 'pendingSnapshot', 'TEXT'],
   ['session', 'generation', 'INTEGER NOT NULL DEFAULT 0'],
 ] as const;
-
-/** Rows of one execution in a table that holds rows of all: numbers of rows and of calls stay below it. */
-export const ROWS_PER_EXECUTION = 2 ** 21;
-/** Output rows of an execution have numbers below this one; the last bytes of long streams have those from here on. */
-export const TAIL_ROWS_FROM = 2 ** 20;
 
 /** Those that wait may bring a megabyte of arguments each. */
 const COLUMNS_OF_SUMMARY = Object.keys(ExecutionRecordSchema.shape)
@@ -325,6 +323,7 @@ export class SessionStore {
   /** Removes an ended execution with its output; its receipt stays, the chain would break without it. */
   deleteExecution(n: number): void {
     this.deleteContent(n);
+    dropOutputs(this.#sql, n);
     this.#sql.exec('DELETE FROM execution WHERE n = ?', n);
     this.#sql.exec('DELETE FROM program WHERE n = ?', n);
     for (const table of ['inner_call', 'inner_call_piece']) {

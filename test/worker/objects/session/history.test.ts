@@ -47,6 +47,7 @@ function ended(n: number, contentBytes = 0): ExecutionRecord {
     input: null,
     truncated: false,
     contentBytes,
+    stored: null,
     receiptSeq: null,
     rollback: false,
     rolledBack: false,

@@ -5,7 +5,7 @@ import { concatBytes } from '../../../../shared/encoding.ts';
 import { ensureColumn } from '../../columns.ts';
 import { MadeCallSchema } from '../edge-receipts/made.ts';
 import { Flag, json } from '../records.ts';
-import { ROWS_PER_EXECUTION } from '../store.ts';
+import { ROWS_PER_EXECUTION } from '../row-numbers.ts';
 import { type ProgramFacts, ProgramFactsSchema } from './port.ts';
 
 const SCHEMA = `
