@@ -8,9 +8,9 @@ import { unwrap } from '../middleware/refusal.ts';
 import { endOfApproved } from '../routes/approved-call.ts';
 import { approvalCalls, SAFE } from '../routes/object-calls.ts';
 import { type OwnSession, sessionOf } from '../routes/own-session.ts';
+import { type Attempt, type AwaitedCall, outOfTime } from './awaited-call.ts';
 import { callResult } from './call-result.ts';
 import type { RunContext } from './run-context.ts';
-import { type Attempt, type AwaitedCall, outOfTime } from './task-calls.ts';
 
 /** A step that looks for as long as a run may take in all would be lost with each restart; one a second would be many. */
 const LOOK_MS = 600_000;

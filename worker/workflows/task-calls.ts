@@ -3,7 +3,6 @@ import * as z from 'zod';
 import { sha256Hex } from '../../shared/digest.ts';
 import { ERRORS } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
-import { ExecutionIdSchema } from '../../shared/ids.ts';
 import { DEFAULT_TIMEOUT_MS } from '../../shared/limits.ts';
 import {
   type CallResult,
@@ -19,6 +18,7 @@ import { acceptCall, attendedCall, awaitCall } from '../routes/attended-call.ts'
 import { beginProgram } from '../routes/begin-program.ts';
 import { sessionOf } from '../routes/own-session.ts';
 import { resolveCall } from '../tools/resolve-call.ts';
+import { type Attempt, type AwaitedCall, AwaitedSchema, outOfTime } from './awaited-call.ts';
 import { callResult, refusedCall } from './call-result.ts';
 import { LOOK_STEP_MS, Looks } from './looks.ts';
 import type { RunContext } from './run-context.ts';
@@ -27,19 +27,6 @@ import type { RunSessions } from './run-sessions.ts';
 /** Beside its own time: the queue of the session, and a host that has to come back. */
 const STEP_MARGIN_MS = 3_600_000;
 
-export interface Attempt {
-  task: string;
-  item: number | null;
-  attempt: number;
-}
-
-/** What may take days is begun in one step and looked at in others. */
-const AwaitedSchema = z.strictObject({
-  awaited: z.enum(['program', 'approval']),
-  execution_id: ExecutionIdSchema,
-  timeout_ms: z.number(),
-});
-export type AwaitedCall = z.infer<typeof AwaitedSchema>;
 const BegunSchema = z.union([AwaitedSchema, CallResultSchema]);
 
 export class TaskCalls {
@@ -139,10 +126,6 @@ interface CallFrame {
   /** Until the time of the workflow is over. */
   leftMs: number;
   idempotency: Idempotency;
-}
-
-export function outOfTime(): CallResult {
-  return refusedCall({ code: 'overloaded', detail: 'the time of the workflow is over' });
 }
 
 /** What may be otherwise in a moment is left to the engine, which makes the step again. */
