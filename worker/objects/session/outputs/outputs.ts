@@ -187,13 +187,6 @@ export class Outputs {
     });
   }
 
-  /** Nothing of the execution is kept any more. */
-  drop(n: number): void {
-    this.store.drop(n);
-    this.#states.delete(n);
-    this.kick();
-  }
-
   /** Removes everything; throws where the storage does not answer. */
   async removeAll(): Promise<void> {
     this.#states.clear();

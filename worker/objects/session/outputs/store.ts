@@ -152,24 +152,6 @@ export class OutputsStore {
     return Number(this.#sql.exec('SELECT COALESCE(SUM(length), 0) AS bytes FROM stored_chunk').one().bytes);
   }
 
-  /** Executions that began before a moment and of which something is stored, oldest first. */
-  storedBefore(createdAtMs: number, limit: number): number[] {
-    return this.#sql
-      .exec(
-        `SELECT DISTINCT n FROM execution JOIN stored_chunk ON stored_chunk.id / ${ROWS_PER_EXECUTION} = n
-         WHERE createdAtMs < ? AND deadlineAtMs IS NOT NULL ORDER BY n LIMIT ?`,
-        createdAtMs,
-        limit,
-      )
-      .toArray()
-      .map((row) => Number(row.n));
-  }
-
-  /** Nothing of the execution is stored from here on; its chunks are to go. */
-  drop(n: number): void {
-    dropOutputs(this.#sql, n);
-  }
-
   dropped(limit: number): string[] {
     return this.#sql
       .exec('SELECT executionId FROM dropped_output LIMIT ?', limit)
