@@ -38,6 +38,7 @@ import {
   type ExecuteInput,
   type ExecutionPage,
   type ExecutionQuery,
+  type ForkPoint,
   type HostNotice,
   INTERNAL_HEADERS,
   INTERNAL_PATHS,
@@ -52,7 +53,6 @@ import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { rollBack, rollbackTarget, takeBack } from './rollback.ts';
 import { SessionRuntime } from './runtime.ts';
 import { updateSession } from './settings.ts';
-import type { ForkPoint } from './suspension.ts';
 import { openTerminal } from './terminal.ts';
 import { serveTransfer } from './transfer-calls.ts';
 

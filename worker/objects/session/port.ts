@@ -19,7 +19,12 @@ import type { OutputAt, OutputExtent } from './outputs/port.ts';
 import type { ForkedProgram } from './programs/forked.ts';
 import type { ProgramFacts } from './programs/port.ts';
 import { CalledAsSchema } from './records.ts';
-import type { ForkPoint } from './suspension.ts';
+
+/** A session as it stood at a checkpoint, for others to be made of. */
+export interface ForkPoint {
+  snapshot: SnapshotFacts;
+  programs: ForkedProgram[];
+}
 
 export interface CreateInput {
   sessionId: string;

@@ -20,6 +20,7 @@ import type { Dispatch } from './dispatch.ts';
 import type { Executions } from './executions.ts';
 import type { SessionLink } from './link.ts';
 import { notNow, type Pausing } from './pausing.ts';
+import type { ForkPoint } from './port.ts';
 import type { ForkedProgram } from './programs/forked.ts';
 import { isToBeSent } from './records.ts';
 import type { SandboxKeeper } from './sandbox.ts';
@@ -44,12 +45,6 @@ export interface SuspensionPort {
   forked(executions: readonly CarriedExecution[]): ForkedProgram[];
   /** The host ends the sandbox, and the session is not where it says. */
   sandboxLost(reason: string): void;
-}
-
-/** A session as it stood at a checkpoint, for others to be made of. */
-export interface ForkPoint {
-  snapshot: SnapshotFacts;
-  programs: ForkedProgram[];
 }
 
 interface Made {
