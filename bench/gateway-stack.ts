@@ -9,8 +9,6 @@ import { enrollDouble } from '../test/fixtures/host-double/host-double.ts';
 import { nodeCrypto, nodeTransport } from '../test/fixtures/host-double/node-transport.ts';
 
 const CAPACITY = 2_000;
-/** Its host is taken for dead otherwise. */
-const BEAT_INTERVAL_MS = 5_000;
 
 export interface GatewayStack {
   stack: Stack;
@@ -37,11 +35,9 @@ export async function startGatewayStack(
     capacity: CAPACITY,
   });
   await host.connect();
-  const beating = setInterval(() => host.beat(), BEAT_INTERVAL_MS);
   return {
     stack,
     stop: async () => {
-      clearInterval(beating);
       host.close();
       await stack.stop();
       await rm(stateDir, { recursive: true, force: true });

@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS dropped_output (executionId TEXT PRIMARY KEY) WITHOUT
 CREATE TABLE IF NOT EXISTS output_hold (id INTEGER PRIMARY KEY CHECK (id = 1), bytes INTEGER NOT NULL);
 `;
 
+const DroppedSchema = z.object({ executionId: z.string() });
 const PieceSchema = z.object({
   offset: z.number(),
   bytes: z.instanceof(ArrayBuffer).transform((buffer) => new Uint8Array(buffer)),
@@ -156,7 +157,7 @@ export class OutputsStore {
     return this.#sql
       .exec('SELECT executionId FROM dropped_output LIMIT ?', limit)
       .toArray()
-      .map((row) => String(row.executionId));
+      .map((row) => DroppedSchema.parse(row).executionId);
   }
 
   markDropped(executionId: string): void {
