@@ -23,9 +23,9 @@ import { TRANSFER_DOWN_SCHEMAS, TRANSFER_UP_SCHEMAS } from './transfer.ts';
 /**
  * Of the links between host and edge. Each end speaks this version and the one before: `hello` offers, `welcome` says what
  * holds, and nothing that came with a later version is sent to a peer of an earlier one. 2: `welcome` names the version,
- * `drain`, `lease_lost`, and `request_id` in commands.
+ * `drain` and `draining`, `lease_lost`, `request_id` in commands, the relay `kept`, and snapshots.
  */
-export const PROTOCOL_VERSION = 3;
+export const PROTOCOL_VERSION = 2;
 export const OLDEST_PROTOCOL_VERSION = 1;
 
 /** The version that a link has whose host offers `offered`; undefined where there is none that both know. */

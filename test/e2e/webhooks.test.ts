@@ -5,6 +5,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type Event, EventSchema } from '../../shared/event.ts';
+import { ExecutionSchema } from '../../shared/execution.ts';
 import { SCOPES } from '../../shared/scopes.ts';
 import { CreatedWebhookSchema, WebhookSchema } from '../../shared/webhook.ts';
 import { useStack } from './stack.ts';
@@ -155,7 +156,7 @@ describe('a callback', () => {
     };
     const accepted = await stack().api.request('POST', `${session.path}/execute`, { body });
     expect(accepted.status, accepted.text).toBe(202);
-    const { execution_id } = JSON.parse(accepted.text);
+    const { execution_id } = ExecutionSchema.parse(JSON.parse(accepted.text));
     await stack().restartEdge();
     const [told] = await until('it is called', 90_000, () => {
       const all = about(execution_id);

@@ -7,14 +7,13 @@ import {
   DecisionSchema,
 } from '../../shared/approval.ts';
 import { ExecutionIdSchema } from '../../shared/ids.ts';
-import { without } from '../formats/json-schema.ts';
 import { mcpTool } from '../formats/mcp.ts';
 import { withoutAbsent } from '../formats/nulls.ts';
 import { checkValue } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { approvalCalls, SAFE, UNSAFE } from '../routes/object-calls.ts';
-import type { JsonSchema } from '../tools/definition.ts';
 import type { McpServerTool } from './tool.ts';
+import { jsonSchemaOf } from './tool-schema.ts';
 
 export const APPROVAL_TOOLS_SCOPE = 'tools:approve';
 
@@ -90,7 +89,3 @@ const decideApproval: McpServerTool = {
 };
 
 export const approvalTools: readonly McpServerTool[] = [decideApproval, listApprovals];
-
-function jsonSchemaOf(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
-  return without(z.toJSONSchema(schema, { io, unrepresentable: 'any' }), ['$schema']);
-}

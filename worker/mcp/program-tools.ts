@@ -11,7 +11,6 @@ import {
 } from '../../shared/code-mode.ts';
 import { utf8 } from '../../shared/encoding.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
-import { without } from '../formats/json-schema.ts';
 import { mcpTool } from '../formats/mcp.ts';
 import { withoutAbsent } from '../formats/nulls.ts';
 import { checkValue } from '../middleware/body.ts';
@@ -20,10 +19,10 @@ import { unwrap } from '../middleware/refusal.ts';
 import { beginProgram } from '../routes/begin-program.ts';
 import { SAFE } from '../routes/object-calls.ts';
 import { type OwnSession, ownSession } from '../routes/own-session.ts';
-import type { JsonSchema } from '../tools/definition.ts';
 import { IdempotencyKeySchema } from './call-options.ts';
 import { ExecutionContentSchema, executionResult } from './result.ts';
 import type { McpCallContext, McpServerTool } from './tool.ts';
+import { jsonSchemaOf } from './tool-schema.ts';
 
 const SessionIdArgument = z.string().max(64).describe('The session to run in, from create_session.');
 const RunArgumentsSchema = CreateProgramSchema.pick({
@@ -142,8 +141,4 @@ function waitingText(id: string, pending: Program['pending'], calls: Program['ca
   }
   const toAllow = calls.filter(({ status }) => status === 'awaiting_approval').length;
   return `program ${id} waits for ${toAllow} approvals; it goes on by itself when they are decided`;
-}
-
-function jsonSchemaOf(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
-  return without(z.toJSONSchema(schema, { io, unrepresentable: 'any' }), ['$schema']);
 }

@@ -2,7 +2,6 @@
 import * as z from 'zod';
 import { utf8 } from '../../shared/encoding.ts';
 import { CreateSessionSchema, SessionSchema } from '../../shared/session.ts';
-import { without } from '../formats/json-schema.ts';
 import { mcpTool } from '../formats/mcp.ts';
 import { withoutAbsent } from '../formats/nulls.ts';
 import { checkValue } from '../middleware/body.ts';
@@ -11,9 +10,9 @@ import { unwrap } from '../middleware/refusal.ts';
 import { UNSAFE } from '../routes/object-calls.ts';
 import { ownSession, sessionOf } from '../routes/own-session.ts';
 import { placeAndCreate, reserveSession } from '../routes/sessions.ts';
-import type { JsonSchema } from '../tools/definition.ts';
 import { IdempotencyKeySchema } from './call-options.ts';
 import type { McpServerTool } from './tool.ts';
+import { jsonSchemaOf } from './tool-schema.ts';
 
 const CreateArgumentsSchema = CreateSessionSchema.extend({
   idempotency_key: IdempotencyKeySchema.optional(),
@@ -92,7 +91,3 @@ const deleteSession: McpServerTool = {
 
 export const SESSION_TOOLS_SCOPE = 'sessions:write';
 export const sessionTools: readonly McpServerTool[] = [createSession, deleteSession];
-
-function jsonSchemaOf(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
-  return without(z.toJSONSchema(schema, { io }), ['$schema']);
-}

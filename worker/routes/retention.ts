@@ -8,7 +8,7 @@ import { tenantOf } from './tenant-name.ts';
 
 const PATH = '/v1/tenants/{tenant}/retention';
 const ANSWERS = {
-  200: { description: 'How long what is kept', content: { 'application/json': RetentionSchema } },
+  200: { description: 'How many days what is kept', content: { 'application/json': RetentionSchema } },
 } as const;
 
 const getRetention = defineRoute({

@@ -51,7 +51,7 @@ function expectSame(bytes: Uint8Array, wanted: Uint8Array): void {
 let host: HostDouble;
 beforeEach(async () => {
   host = await connectFakeHost({ script, capacity: 100 });
-  host.protocol = 3;
+  host.protocol = 2;
 });
 afterEach(() => {
   vi.useRealTimers();

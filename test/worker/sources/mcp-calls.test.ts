@@ -136,4 +136,37 @@ describe('an MCP server over HTTP', () => {
       });
     }
   });
+
+  test.each(['elicitation/create', 'sampling/createMessage', 'roots/list'])(
+    'that asks its client back (%s) is refused, and its call goes on',
+    async (method) => {
+      const RequestSchema = z.object({ id: z.unknown().optional(), method: z.string() });
+      const scripted = scriptedServer({ 'tools/list': () => ({ tools: [tool('asks')] }) });
+      const answers: unknown[] = [];
+      internet().host('asks.example.com', async (request) => {
+        if (request.method !== 'POST') return scripted(request);
+        const body: unknown = await request.clone().json();
+        const asked = RequestSchema.safeParse(body);
+        if (!asked.success) {
+          answers.push(body);
+          return new Response(null, { status: 202 });
+        }
+        if (asked.data.method !== 'tools/call') return scripted(request);
+        const messages = [
+          {
+            jsonrpc: '2.0',
+            id: 'ask-1',
+            method,
+            params: { message: 'Who?', requestedSchema: {}, messages: [] },
+          },
+          { jsonrpc: '2.0', id: asked.data.id, result: { content: [{ type: 'text', text: 'without' }] } },
+        ];
+        const events = messages.map((message) => `data: ${JSON.stringify(message)}\n\n`).join('');
+        return new Response(events, { headers: { 'content-type': 'text/event-stream' } });
+      });
+      await ready({ name: 'asks', url: 'https://asks.example.com/mcp' });
+      expect(await executed('asks.asks', {})).toMatchObject({ status: 'succeeded', stdout: 'without' });
+      await eventually(() => expect(answers).toMatchObject([{ id: 'ask-1', error: { code: -32_601 } }]));
+    },
+  );
 });

@@ -25,7 +25,7 @@ const COMMAND_TIMEOUT_MS = 30_000;
 /** The first version of the protocol whose hosts are told of requests. */
 const NAMES_REQUESTS_FROM = 2;
 /** The first one whose hosts know a relay of what is kept. */
-const KEEPS_OUTPUT_FROM = 3;
+const KEEPS_OUTPUT_FROM = 2;
 
 export interface DispatchPort {
   /** Whether the host may still be at a call of this lane that was given up, or says soon that it lost its sandbox. */

@@ -20,7 +20,7 @@ const HELD_AHEAD_BYTES = 8 * 1_048_576;
 const MAX_ASKS = 4;
 const FIRST_RETRY_MS = 1_000;
 const LONGEST_RETRY_MS = 300_000;
-/** About half an hour. */
+/** About 24 minutes. */
 const MAX_TRIES = 12;
 /** About a quarter of a minute: programs wait meanwhile. */
 const MAX_TRIES_WHILE_FULL = 4;
