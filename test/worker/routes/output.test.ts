@@ -229,7 +229,7 @@ describe('output beyond what a result holds', () => {
   });
 
   test('of a host that does not know of it is head and tail, as before', async () => {
-    host.protocol = 2;
+    host.protocol = 1;
     const tenant = await tenantWith();
     const done = await run(tenant, await open(tenant), `print ${3 * MIB} 0`);
     expect(done).toMatchObject({ truncated: true, stdout_bytes: 3 * MIB });

@@ -13,11 +13,17 @@ import type { StoredChunk } from './port.ts';
 import type { OutputsStore } from './store.ts';
 
 const CHUNK_BYTES = 1_048_576;
-/** Waiting in rows, of all executions together; beyond it programs wait for the storage. */
-const MAX_WAITING_BYTES = 64 * 1_048_576;
+/**
+ * Waiting in rows, of all executions together. What runs is stored when it has ended, so that it does not share the object's
+ * thread with that; only beyond the first number before, and beyond the second programs wait for the storage.
+ */
+const MAX_UNHURRIED_BYTES = 64 * 1_048_576;
+const MAX_WAITING_BYTES = 96 * 1_048_576;
 /** Held of the tenant's storage beyond what is needed now, so that it is not asked for every chunk. */
 const HELD_AHEAD_BYTES = 8 * 1_048_576;
 const MAX_ASKS = 4;
+/** Whoever waits for the end hears of it before the work on its output begins. */
+const ANSWER_FIRST_MS = 500;
 const FIRST_RETRY_MS = 1_000;
 const LONGEST_RETRY_MS = 300_000;
 /** About 24 minutes. */
@@ -171,7 +177,8 @@ export class Outputs {
     const state = this.#states.get(n);
     if (state !== undefined) {
       state.hasEnded = true;
-      this.kick();
+      this.#retryAtMs ??= Date.now() + ANSWER_FIRST_MS;
+      this.#port.look();
     }
     const isLong = STREAMS.some((name) => ends[name] > INLINE_BYTES);
     if (!isLong || !this.#port.isOn()) return null;
@@ -259,13 +266,14 @@ export class Outputs {
     }
   }
 
-  /** The next chunk that is whole, or the last one of a stream that has ended. */
+  /** The next chunk of a stream that has ended, or, where too much waits, the next whole one of any. */
   #next(): Upload | undefined {
     this.#forgetDone();
     for (const [n, state] of this.#states) {
       for (const [name, stream] of this.#longStreams(state)) {
         const waits = stream.end - stream.storedEnd;
-        const isDue = waits >= CHUNK_BYTES || state.hasEnded || stream.isStopped;
+        const isHurried = waits >= CHUNK_BYTES && this.#waitingBytes > MAX_UNHURRIED_BYTES;
+        const isDue = isHurried || state.hasEnded || stream.isStopped;
         if (waits > 0 && isDue) return { n, state, name, stream };
       }
     }
