@@ -4,16 +4,20 @@ import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { ProgramSchema } from '../../../shared/code-mode.ts';
 import { ExecutionSchema } from '../../../shared/execution.ts';
+import { newId } from '../../../shared/ids.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
 import { SessionSchema } from '../../../shared/session.ts';
 import {
   CreatedWebhookSchema,
+  CreateWebhookSchema,
   WebhookListSchema,
   WebhookPingSchema,
   WebhookSchema,
 } from '../../../shared/webhook.ts';
 import { WorkflowSchema } from '../../../shared/workflow.ts';
+import { configurationOf } from '../../../worker/configuration.ts';
 import { MAX_ATTEMPTS } from '../../../worker/webhooks/schedule.ts';
+import { sealWebhookSecrets } from '../../../worker/webhooks/secrets.ts';
 import { newWebhookSecret } from '../../../worker/webhooks/signature.ts';
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
@@ -118,6 +122,37 @@ describe('a webhook', () => {
     for (let count = 0; count < 32; count += 1) await create();
     const more = await api('POST', '/v1/webhooks', { token: await token(), body: { url: receiver.url } });
     expect(problemIn(more).code).toBe('quota_exceeded');
+  });
+
+  test('is one of 32 at most, also of those that are made at once', async () => {
+    const bearer = await token();
+    const answers = await Promise.all(
+      Array.from({ length: 36 }, () =>
+        api('POST', '/v1/webhooks', { token: bearer, body: { url: receiver.url } }),
+      ),
+    );
+    expect(answers.filter(({ status }) => status === 201)).toHaveLength(32);
+    const listed = await api('GET', '/v1/webhooks', { token: bearer });
+    expect(WebhookListSchema.parse(listed.json).webhooks).toHaveLength(32);
+  });
+
+  test('is told, though the only other one was removed while it was made', async () => {
+    const former = await create();
+    const { secretsKey } = await configurationOf(env);
+    const webhookId = newId('whk');
+    const secrets = await sealWebhookSecrets(
+      secretsKey,
+      { tenant, webhookId },
+      { current: newWebhookSecret() },
+    );
+    const webhook = CreateWebhookSchema.parse({ url: receiver.url, events: ['execution.finished'] });
+    const webhooks = env.WEBHOOKS.getByName(tenant);
+    await Promise.all([
+      webhooks.create({ tenant, webhookId, webhook, secrets }),
+      webhooks.remove(tenant, former.webhook_id),
+    ]);
+    await shell(await open());
+    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
   });
 
   test.each([

@@ -26,18 +26,23 @@ type FailedAttempt = Extract<AttemptOutcome, { delivered: false }>;
 
 export class WebhooksObject extends DurableObject<Env> implements WebhooksPort {
   readonly #store: WebhookStore;
+  #turns: Promise<unknown> = Promise.resolve();
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#store = new WebhookStore(ctx.storage);
   }
 
-  async create({ tenant, webhookId, webhook, secrets }: NewWebhook): Promise<Outcome<Webhook>> {
+  create(made: NewWebhook): Promise<Outcome<Webhook>> {
+    return this.#inTurn(() => this.#create(made));
+  }
+
+  async #create({ tenant, webhookId, webhook, secrets }: NewWebhook): Promise<Outcome<Webhook>> {
+    // First: a session that sends without need is better than one that does not.
+    await this.env.TENANT.getByName(tenant).setWebhooks(true);
     if (this.#store.all().length >= MAX_WEBHOOKS) {
       return failure('quota_exceeded', `a tenant has at most ${MAX_WEBHOOKS} webhooks`);
     }
-    // First: a session that sends without need is better than one that does not.
-    await this.env.TENANT.getByName(tenant).setWebhooks(true);
     const nowMs = Date.now();
     this.#store.insert({
       webhookId,
@@ -69,11 +74,22 @@ export class WebhooksObject extends DurableObject<Env> implements WebhooksPort {
     return this.find(webhookId);
   }
 
-  async remove(tenant: string, webhookId: string): Promise<Outcome<null>> {
+  remove(tenant: string, webhookId: string): Promise<Outcome<null>> {
+    return this.#inTurn(() => this.#remove(tenant, webhookId));
+  }
+
+  async #remove(tenant: string, webhookId: string): Promise<Outcome<null>> {
     if (this.#store.find(webhookId) === undefined) return NOT_FOUND;
     this.#store.delete(webhookId);
     if (this.#store.all().length === 0) await this.env.TENANT.getByName(tenant).setWebhooks(false);
     return success(null);
+  }
+
+  /** One after the other: what the tenant is told last is how it is. */
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const turn = this.#turns.then(work);
+    this.#turns = turn.catch(() => undefined);
+    return turn;
   }
 
   async secretsOf(webhookId: string): Promise<Outcome<string>> {
