@@ -205,6 +205,32 @@ describe('a tool that the edge calls', () => {
     ]);
   });
 
+  test('runs once for its key, and is not forgotten while it runs, however many calls came after it', async () => {
+    const requests: string[] = [];
+    let isOver = false;
+    vi.spyOn(globalThis, 'fetch').mockImplementation(async (input) => {
+      const { pathname } = new URL(new Request(input).url);
+      requests.push(pathname);
+      if (pathname === '/slow') await vi.waitUntil(() => isOver, { timeout: 120_000 });
+      return Response.json({ price: 7 });
+    });
+    const body = { tool_name: 'stock-price', arguments: { symbol: 'slow' }, timeout_ms: 120_000 };
+    const running = ask('POST', path('/execute'), { body });
+    await vi.waitFor(() => expect(requests).toEqual(['/slow']));
+    const headers = { 'Idempotency-Key': 'once' };
+    const first = await price('keyed', { headers });
+    for (let calls = 0; calls < 540; calls += 20) {
+      await Promise.all(Array.from({ length: 20 }, () => price('x')));
+    }
+    expect(await price('keyed', { headers })).toEqual(first);
+    expect(requests.filter((pathname) => pathname === '/keyed')).toHaveLength(1);
+    isOver = true;
+    expect((await running).json).toMatchObject({
+      status: 'succeeded',
+      receipt: { payload: expect.anything() },
+    });
+  }, 120_000);
+
   test.each(['1.x', '-1', '1.2.3', 'x'])('is not listed behind the cursor %j', async (cursor) => {
     const answer = await ask('GET', path(`/executions?cursor=${cursor}`));
     expect([answer.status, problemIn(answer).violations?.[0]?.path]).toEqual([400, 'query.cursor']);

@@ -3,20 +3,26 @@
  * never runs twice, and one whose end was not seen says so.
  */
 import type { Envelope } from '../../../../shared/dsse.ts';
+import { utf8 } from '../../../../shared/encoding.ts';
 import { failure, type Outcome, success } from '../../../../shared/errors.ts';
 import type { Execution } from '../../../../shared/execution.ts';
 import { isTerminal } from '../../../../shared/lifecycle.ts';
-import { TERMINAL_GRACE_MS } from '../../../../shared/limits.ts';
+import { MAX_KEYED_EXECUTIONS, TERMINAL_GRACE_MS } from '../../../../shared/limits.ts';
 import type { Idempotency } from '../../../middleware/idempotency.ts';
 import { givenBy, givenText } from '../../../tools/given.ts';
 import { ChangeWaits } from '../../change-waits.ts';
 import { digestOf, type EdgeReceipts } from '../edge-receipts/edge-receipts.ts';
+import { KEYS_LIVE_MS } from '../retention.ts';
 import type { EdgeCall } from './edge-call.ts';
 import { type EdgeCallRow, EdgeCallStore } from './store.ts';
 
 const MAX_CALLS = 500;
+/** Pruned in batches, so that most calls cost nothing here. */
+const BATCH = 16;
 /** A larger result is answered once and not kept: then only how it ended is. */
 const MAX_KEPT_CHARACTERS = 256 * 1024;
+/** What all of them gave, together; beyond it that of the oldest goes. */
+const MAX_CONTENT_BYTES = 128 * 1024 * 1024;
 
 /** What belongs to the same write. */
 export interface EdgeCallsPort {
@@ -29,12 +35,14 @@ export class EdgeCalls {
   readonly #receipts: EdgeReceipts;
   readonly #waits = new ChangeWaits();
   readonly #port: EdgeCallsPort;
+  #contentBytes: number;
 
   /** The session's own tables are there. */
   constructor(storage: DurableObjectStorage, receipts: EdgeReceipts, port: EdgeCallsPort) {
     this.#store = new EdgeCallStore(storage);
     this.#receipts = receipts;
     this.#port = port;
+    this.#contentBytes = this.#store.contentBytes();
   }
 
   /** Null where it may run; otherwise what became of the first one. `afterN`: the session's last execution. */
@@ -44,7 +52,7 @@ export class EdgeCalls {
   ): Outcome<Execution | null> {
     const known = idempotency === null ? undefined : this.#store.byKey(idempotency.key);
     if (known !== undefined) return this.#repeated(known, idempotency, nowMs);
-    this.#store.insert({
+    const n = this.#store.insert({
       execution,
       made,
       afterN,
@@ -52,9 +60,17 @@ export class EdgeCalls {
       fingerprint: idempotency?.fingerprint ?? null,
       deadlineAtMs: nowMs + timeoutMs,
     });
-    this.#store.keep(MAX_CALLS);
+    if (n > MAX_CALLS && n % BATCH === 0) this.#prune(nowMs);
     this.#port.began(execution);
     return success(null);
+  }
+
+  /** What runs stays, and what a retry may still ask for by its key: it would run a second time otherwise. */
+  #prune(nowMs: number): void {
+    const overMs = nowMs - TERMINAL_GRACE_MS;
+    this.#store.deleteUnkeyedBeyond(MAX_CALLS, { overMs, keysMs: nowMs - KEYS_LIVE_MS });
+    this.#store.deleteBeyond(MAX_CALLS + MAX_KEYED_EXECUTIONS, { overMs });
+    this.#contentBytes = this.#store.contentBytes();
   }
 
   #repeated(known: EdgeCallRow, idempotency: Idempotency | null, nowMs: number): Outcome<Execution> {
@@ -91,9 +107,24 @@ export class EdgeCalls {
   }
 
   #write(execution: Execution): void {
-    const isLarge = JSON.stringify(execution).length > MAX_KEPT_CHARACTERS;
-    const kept = { ...execution, stdout: '', structured: null, results: [], truncated: true };
-    this.#store.update(isLarge ? kept : execution);
+    const text = JSON.stringify(execution);
+    const bare = withoutContent(execution);
+    const isLarge = text.length > MAX_KEPT_CHARACTERS;
+    const contentBytes = isLarge ? 0 : utf8(text).length - utf8(JSON.stringify(bare)).length;
+    this.#store.ended(isLarge ? { ...bare, truncated: true } : execution, {
+      endedAtMs: Date.now(),
+      contentBytes,
+    });
+    this.#contentBytes += contentBytes;
+    while (this.#contentBytes > MAX_CONTENT_BYTES) if (!this.#dropOldestContent()) return;
+  }
+
+  #dropOldestContent(): boolean {
+    const oldest = this.#store.oldestWithContent();
+    if (oldest === undefined) return false;
+    this.#store.dropContent(oldest.n, { ...withoutContent(oldest.execution), truncated: true });
+    this.#contentBytes -= oldest.contentBytes;
+    return true;
   }
 
   find(executionId: string, nowMs: number): Execution | undefined {
@@ -107,8 +138,7 @@ export class EdgeCalls {
     { limit, nowMs }: { limit: number; nowMs: number },
   ): { afterN: number; n: number; view: Execution }[] {
     return this.#store.before(before, limit).map((row) => {
-      const view = { ...this.#seen(row, nowMs), stdout: '', structured: null, results: [] };
-      return { afterN: row.afterN, n: row.n, view };
+      return { afterN: row.afterN, n: row.n, view: withoutContent(this.#seen(row, nowMs)) };
     });
   }
 
@@ -116,6 +146,10 @@ export class EdgeCalls {
     const execution = seen(row, nowMs);
     return { ...execution, receipt: this.#receipts.now(execution.execution_id) };
   }
+}
+
+function withoutContent(execution: Execution): Execution {
+  return { ...execution, stdout: '', structured: null, results: [] };
 }
 
 /** Whoever made the request is gone without a word: it may have had its effect. */

@@ -5,6 +5,12 @@ import { ensureColumn } from '../../columns.ts';
 import { MadeCallSchema } from '../edge-receipts/made.ts';
 import { json } from '../records.ts';
 
+/** So that what is asked of all of them is answered without what they gave. */
+const INDEX =
+  'CREATE INDEX IF NOT EXISTS edge_call_kept ON edge_call (endedAtMs, deadlineAtMs, idempotencyKey, contentBytes)';
+/** Ended, or its deadline is past the moment that is given. */
+const OVER = '(endedAtMs IS NOT NULL OR deadlineAtMs < ?)';
+
 const RowSchema = z.object({
   n: z.number(),
   /** Number of the execution of the session before it. */
@@ -25,12 +31,16 @@ export class EdgeCallStore {
     this.#sql = storage.sql;
     ensureColumn(this.#sql, 'edge_call', { name: 'afterN', type: 'INTEGER NOT NULL DEFAULT 0' });
     ensureColumn(this.#sql, 'edge_call', { name: 'made', type: 'TEXT' });
+    ensureColumn(this.#sql, 'edge_call', { name: 'endedAtMs', type: 'INTEGER' });
+    ensureColumn(this.#sql, 'edge_call', { name: 'contentBytes', type: 'INTEGER NOT NULL DEFAULT 0' });
+    this.#sql.exec(INDEX);
   }
 
-  insert(row: Omit<EdgeCallRow, 'n'> & { idempotencyKey: string | null }): void {
-    this.#sql.exec(
+  /** Gives its number. */
+  insert(row: Omit<EdgeCallRow, 'n'> & { idempotencyKey: string | null }): number {
+    const inserted = this.#sql.exec(
       `INSERT INTO edge_call (executionId, afterN, idempotencyKey, fingerprint, deadlineAtMs, execution, made)
-       VALUES (?, ?, ?, ?, ?, ?, ?)`,
+       VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING n`,
       row.execution.execution_id,
       row.afterN,
       row.idempotencyKey,
@@ -39,14 +49,29 @@ export class EdgeCallStore {
       JSON.stringify(row.execution),
       JSON.stringify(row.made),
     );
+    return Number(inserted.one().n);
   }
 
-  update(execution: Execution): void {
-    const { execution_id } = execution;
+  /** It has ended so; `contentBytes`: what is kept of what it gave. */
+  ended(
+    execution: Execution,
+    { endedAtMs, contentBytes }: { endedAtMs: number; contentBytes: number },
+  ): void {
     this.#sql.exec(
-      'UPDATE edge_call SET execution = ? WHERE executionId = ?',
+      'UPDATE edge_call SET execution = ?, endedAtMs = ?, contentBytes = ? WHERE executionId = ?',
       JSON.stringify(execution),
-      execution_id,
+      endedAtMs,
+      contentBytes,
+      execution.execution_id,
+    );
+  }
+
+  /** Only how it ended is kept of it. */
+  dropContent(n: number, execution: Execution): void {
+    this.#sql.exec(
+      'UPDATE edge_call SET execution = ?, contentBytes = 0 WHERE n = ?',
+      JSON.stringify(execution),
+      n,
     );
   }
 
@@ -70,12 +95,40 @@ export class EdgeCallStore {
     return found.toArray().map((row) => RowSchema.parse(row));
   }
 
-  /** Lets the oldest go. */
-  keep(count: number): void {
+  /** Lets those that are over go which no key is asked for any more, but for the newest `kept` of them. */
+  deleteUnkeyedBeyond(kept: number, { overMs, keysMs }: { overMs: number; keysMs: number }): void {
     this.#sql.exec(
-      'DELETE FROM edge_call WHERE n NOT IN (SELECT n FROM edge_call ORDER BY n DESC LIMIT ?)',
-      count,
+      `DELETE FROM edge_call WHERE n IN (
+         SELECT n FROM edge_call WHERE ${OVER} AND (idempotencyKey IS NULL OR deadlineAtMs < ?)
+         ORDER BY n DESC LIMIT -1 OFFSET ?)`,
+      overMs,
+      keysMs,
+      kept,
     );
+  }
+
+  /** Lets the oldest of those that are over go until there are no more than so many. */
+  deleteBeyond(count: number, { overMs }: { overMs: number }): void {
+    const excess = Number(this.#sql.exec('SELECT COUNT(*) AS count FROM edge_call').one().count) - count;
+    if (excess <= 0) return;
+    this.#sql.exec(
+      `DELETE FROM edge_call WHERE n IN (SELECT n FROM edge_call WHERE ${OVER} ORDER BY n LIMIT ?)`,
+      overMs,
+      excess,
+    );
+  }
+
+  contentBytes(): number {
+    return Number(
+      this.#sql.exec('SELECT COALESCE(SUM(contentBytes), 0) AS bytes FROM edge_call').one().bytes,
+    );
+  }
+
+  /** The oldest of which content is kept. */
+  oldestWithContent(): (EdgeCallRow & { contentBytes: number }) | undefined {
+    const found = this.#sql.exec('SELECT * FROM edge_call WHERE contentBytes > 0 ORDER BY n LIMIT 1');
+    const [row] = found.toArray();
+    return row === undefined ? undefined : RowSchema.extend({ contentBytes: z.number() }).parse(row);
   }
 
   #one(column: 'executionId' | 'idempotencyKey', value: string): EdgeCallRow | undefined {
