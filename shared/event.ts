@@ -15,6 +15,8 @@ import { ExecutionStatusSchema, SessionStateSchema } from './lifecycle.ts';
 import { WorkflowStatusSchema } from './workflow.ts';
 
 export const MAX_EVENT_TEXT_CHARACTERS = 1_024;
+/** Of an exception's name, which the program chose. */
+export const MAX_EVENT_NAME_CHARACTERS = 64;
 
 const ofSession = { session_id: SessionIdSchema };
 const State = z.object({ ...ofSession, state: SessionStateSchema, host_id: HostIdSchema.nullable() });
@@ -36,7 +38,8 @@ const SESSION_EVENT_DATA = {
     exit_code: z.int().nullable(),
     signal: z.string().nullable(),
     reason: z.string().nullable(),
-    error: z.object({ name: z.string(), message: z.string() }).nullable(),
+    /** What the exception says is output. */
+    error: z.object({ name: z.string() }).nullable(),
     state_lost: z.boolean(),
     stdout_bytes: z.int(),
     stderr_bytes: z.int(),

@@ -221,6 +221,21 @@ describe('a webhook', () => {
     });
   });
 
+  test('is told the name of an exception, and nothing of what it says', async () => {
+    await create({ events: ['execution.finished'] });
+    host.script = (execution) =>
+      execution.finish({
+        status: 'failed',
+        exit_code: 1,
+        error: { name: `Leak${'k'.repeat(80)}`, message: 'the guest said this', traceback: 'and that' },
+      });
+    await shell(await open());
+    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
+    const { event, text } = at(receiver.received, 0);
+    expect(event.data).toMatchObject({ status: 'failed', error: { name: `Leak${'k'.repeat(59)}…` } });
+    expect(text).not.toMatch(/the guest said this|and that/);
+  });
+
   test('hears of the types and the sessions that it asked for, and of nothing of other tenants', async () => {
     const others = new Receiver(internet, 'others.example.com');
     await create({ events: ['execution.finished'], labels: 'team=red,env' });

@@ -1,6 +1,7 @@
 /** What happens in the session, one row each, in the same write as the change that it tells of. */
 import type { SealedCallback } from '../../../../shared/callback.ts';
 import {
+  MAX_EVENT_NAME_CHARACTERS,
   MAX_EVENT_TEXT_CHARACTERS,
   type SessionEvent,
   type SessionEventFacts,
@@ -118,7 +119,10 @@ export class SessionEvents {
     if (state === 'creating' || state === 'destroying') return;
     const data = { state, host_id: state === 'suspended' ? null : facts.hostId };
     if (state === 'error') {
-      const error = { code: errorCode ?? 'unknown', detail: clipped(errorDetail ?? '') };
+      const error = {
+        code: errorCode ?? 'unknown',
+        detail: clipped(errorDetail ?? '', MAX_EVENT_TEXT_CHARACTERS),
+      };
       this.record({ type: 'session.error', data: { ...data, error } });
     } else if (state === 'running') {
       this.record({ type: from === 'creating' ? 'session.created' : 'session.resumed', data });
@@ -167,7 +171,7 @@ export class SessionEvents {
       exit_code: execution.exit_code,
       signal: execution.signal,
       reason: execution.reason,
-      error: error === null ? null : { name: clipped(error.name), message: clipped(error.message) },
+      error: error === null ? null : { name: clipped(error.name, MAX_EVENT_NAME_CHARACTERS) },
       state_lost: execution.state_lost,
       stdout_bytes: execution.stdout_bytes,
       stderr_bytes: execution.stderr_bytes,
@@ -230,6 +234,6 @@ export class SessionEvents {
   }
 }
 
-function clipped(text: string): string {
-  return text.length <= MAX_EVENT_TEXT_CHARACTERS ? text : `${text.slice(0, MAX_EVENT_TEXT_CHARACTERS - 1)}…`;
+function clipped(text: string, maxCharacters: number): string {
+  return text.length <= maxCharacters ? text : `${text.slice(0, maxCharacters - 1)}…`;
 }
