@@ -47,6 +47,8 @@ export interface Configuration {
   tenantRequestsPerMinute: number;
   /** Origins that HTTP tools may call beside public https hosts. */
   httpToolOrigins: ReadonlySet<string>;
+  /** Origins that webhooks and callbacks may have beside public https hosts. */
+  webhookOrigins: ReadonlySet<string>;
   /** Sizes of sandboxes by name. */
   resourceClasses: ResourceClasses;
   /** Key that hides credentials of tools at rest. */
@@ -93,6 +95,7 @@ const TextBindingsSchema = z.object({
   POOLS: z.string(),
   FORMER_KEYS: z.string().default('{}'),
   HTTP_TOOL_ORIGINS: z.string().default('[]'),
+  WEBHOOK_ORIGINS: z.string().default('[]'),
   RESOURCE_CLASSES: z.string().default('{}'),
   TENANT_REQUESTS_PER_MINUTE: z.string().regex(/^[1-9]\d{0,6}$/, 'must be a whole number from 1'),
 });
@@ -131,7 +134,8 @@ export async function readConfiguration(env: Env): Promise<Configuration> {
     operatorTokenSha256: texts.OPERATOR_TOKEN_SHA256,
     pools: readPools(texts.POOLS),
     tenantRequestsPerMinute: Number(texts.TENANT_REQUESTS_PER_MINUTE),
-    httpToolOrigins: readHttpToolOrigins(texts.HTTP_TOOL_ORIGINS),
+    httpToolOrigins: readOrigins('HTTP_TOOL_ORIGINS', texts.HTTP_TOOL_ORIGINS),
+    webhookOrigins: readOrigins('WEBHOOK_ORIGINS', texts.WEBHOOK_ORIGINS),
     resourceClasses: parseBinding(
       'RESOURCE_CLASSES',
       ResourceClassesSchema,
@@ -155,8 +159,8 @@ const OriginsSchema = z
   )
   .max(256);
 
-function readHttpToolOrigins(text: string): ReadonlySet<string> {
-  return new Set(parseBinding('HTTP_TOOL_ORIGINS', OriginsSchema, parseJson('HTTP_TOOL_ORIGINS', text)));
+function readOrigins(binding: string, text: string): ReadonlySet<string> {
+  return new Set(parseBinding(binding, OriginsSchema, parseJson(binding, text)));
 }
 
 async function readIssuers(text: string, origin: string): Promise<ReadonlyMap<string, Issuer>> {

@@ -80,6 +80,8 @@ export interface Env {
    * `http://tools.internal:8080`. None when it is absent.
    */
   HTTP_TOOL_ORIGINS?: string;
+  /** JSON array of origins that webhooks and callbacks may have beside public https hosts. None when it is absent. */
+  WEBHOOK_ORIGINS?: string;
   /**
    * JSON object `{small?, standard?, large?, io?}` with sizes of sandboxes that differ from the usual ones, for example
    * `{"large": {"cpus": 4}}`.

@@ -54,7 +54,7 @@ afterAll(() => {
 
 const stack = useStack(
   () => ({}),
-  async () => ({ HTTP_TOOL_ORIGINS: JSON.stringify([origin]) }),
+  async () => ({ WEBHOOK_ORIGINS: JSON.stringify([origin]) }),
 );
 
 async function create(events: Event['type'][]) {

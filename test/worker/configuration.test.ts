@@ -84,6 +84,7 @@ describe('a configuration', () => {
       /HTTP_TOOL_ORIGINS/,
     ],
     ['origins of HTTP tools that are no list', { HTTP_TOOL_ORIGINS: '"*"' }, /HTTP_TOOL_ORIGINS/],
+    ['an origin of webhooks with a path', { WEBHOOK_ORIGINS: '["https://a.test/x"]' }, /WEBHOOK_ORIGINS/],
     [
       'keys at a URL without TLS',
       { ISSUERS: JSON.stringify([{ ...keyless, jwks_url: 'http://a.test/k' }]) },

@@ -1,14 +1,14 @@
 /** Where a request wants its end to be told: checked, and sealed before anything keeps it. */
 import type { Callback, SealedCallback } from '../../shared/callback.ts';
 import { invalid } from '../middleware/body.ts';
-import { addressFault, addressRules } from '../tools/http/address.ts';
+import { addressFault, webhookAddressRules } from '../tools/http/address.ts';
 import { sealCallback } from '../webhooks/secrets.ts';
 import type { Exchange } from './route.ts';
 
 /** An address that a webhook may have. */
 export function requireWebhookUrl({ configuration }: Exchange<'tenant'>, url: string, path: string): void {
   const parsed = URL.parse(url);
-  const fault = parsed === null ? 'an address' : addressFault(parsed, addressRules(configuration));
+  const fault = parsed === null ? 'an address' : addressFault(parsed, webhookAddressRules(configuration));
   if (fault !== undefined) throw invalid([{ path, expected: fault }]);
 }
 

@@ -11,7 +11,7 @@ import {
   WebhookSchema,
 } from '../../shared/webhook.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
-import { addressRules } from '../tools/http/address.ts';
+import { webhookAddressRules } from '../tools/http/address.ts';
 import { attempt } from '../webhooks/attempt.ts';
 import { openWebhookSecrets, sealWebhookSecrets } from '../webhooks/secrets.ts';
 import { newWebhookSecret } from '../webhooks/signature.ts';
@@ -180,7 +180,11 @@ const pingWebhook = defineRoute({
       data: { webhook_id: webhookId },
     });
     const sinceMs = Date.now();
-    const outcome = await attempt({ url, secrets: [current] }, event, addressRules(exchange.configuration));
+    const outcome = await attempt(
+      { url, secrets: [current] },
+      event,
+      webhookAddressRules(exchange.configuration),
+    );
     if (outcome.delivered) {
       const settled = [{ event, target: { webhookId }, outcome }];
       await exchange.env.WEBHOOKS.getByName(tenant).settle(tenant, settled);

@@ -1,4 +1,4 @@
-/** One attempt to deliver a message: signed, bounded in time and size, and only to an address that a tool may have. */
+/** One attempt to deliver a message: signed, bounded in time and size, and only to an address that it may have. */
 import { utf8 } from '../../shared/encoding.ts';
 import type { Event } from '../../shared/event.ts';
 import type { AttemptOutcome } from '../objects/webhooks/port.ts';

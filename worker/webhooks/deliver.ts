@@ -2,7 +2,7 @@
 import type { Event } from '../../shared/event.ts';
 import type { Configuration } from '../configuration.ts';
 import type { Endpoint, Settled, Target } from '../objects/webhooks/port.ts';
-import { addressRules } from '../tools/http/address.ts';
+import { webhookAddressRules } from '../tools/http/address.ts';
 import { attempt, type Receiver } from './attempt.ts';
 import { openCallback, openWebhookSecrets } from './secrets.ts';
 
@@ -41,7 +41,7 @@ async function deliverTo(context: DeliveryContext, group: readonly Delivery[]): 
       next += 1;
       const isTried = receiver !== undefined && !isHeld && !isHeldAlready(context, delivery);
       const outcome = isTried
-        ? await attempt(receiver, delivery.event, addressRules(context.configuration))
+        ? await attempt(receiver, delivery.event, webhookAddressRules(context.configuration))
         : ('held' as const);
       if (outcome !== 'held' && !outcome.delivered) isHeld = true;
       settled.push({ ...delivery, outcome });

@@ -1,5 +1,5 @@
 /** Webhooks and callbacks: who is told what, signed, tried again, and never in the way of what they tell of. */
-import { runDurableObjectAlarm } from 'cloudflare:test';
+import { createExecutionContext, runDurableObjectAlarm } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { ProgramSchema } from '../../../shared/code-mode.ts';
@@ -15,7 +15,9 @@ import {
   WebhookSchema,
 } from '../../../shared/webhook.ts';
 import { WorkflowSchema } from '../../../shared/workflow.ts';
+import { createApp } from '../../../worker/app.ts';
 import { configurationOf } from '../../../worker/configuration.ts';
+import type { Env } from '../../../worker/env.ts';
 import { MAX_ATTEMPTS } from '../../../worker/webhooks/schedule.ts';
 import { sealWebhookSecrets } from '../../../worker/webhooks/secrets.ts';
 import { newWebhookSecret } from '../../../worker/webhooks/signature.ts';
@@ -180,6 +182,34 @@ describe('a webhook', () => {
       });
     }
     expect(internet.requests).toEqual([]);
+  });
+
+  test.each([
+    ['HTTP_TOOL_ORIGINS', 400, 400],
+    ['WEBHOOK_ORIGINS', 201, 202],
+  ])('has an inner address only where the operator allows it: %s', async (binding, made, called) => {
+    const url = 'http://hooks.internal:8080';
+    const bindings: Env = { ...env, [binding]: JSON.stringify([url]) };
+    const bearer = await token();
+    const post = (path: string, body: object) =>
+      createApp().request(
+        path,
+        {
+          method: 'POST',
+          headers: { authorization: `Bearer ${bearer}`, 'content-type': 'application/json' },
+          body: JSON.stringify(body),
+        },
+        bindings,
+        createExecutionContext(),
+      );
+    expect((await post('/v1/webhooks', { url })).status).toBe(made);
+    const call = {
+      tool_name: 'shell',
+      arguments: { command: 'x' },
+      detach: true,
+      callback: { url, secret: newWebhookSecret() },
+    };
+    expect((await post(`/v1/sessions/${await open()}/execute`, call)).status).toBe(called);
   });
 
   test.each([

@@ -1,4 +1,4 @@
-/** Where an HTTP tool may send requests. A Worker cannot see which address a name has, so only names decide. */
+/** Where tools and webhooks may send requests. A Worker cannot see which address a name has, so only names decide. */
 import type { Configuration } from '../../configuration.ts';
 
 /** Names that lead inside: by convention, or reserved. */
@@ -29,6 +29,11 @@ export interface AddressRules {
 
 export function addressRules({ origin, httpToolOrigins }: Configuration): AddressRules {
   return { ownOrigin: origin, allowedOrigins: httpToolOrigins };
+}
+
+/** What tools may reach inside is not open to messages. */
+export function webhookAddressRules({ origin, webhookOrigins }: Configuration): AddressRules {
+  return { ownOrigin: origin, allowedOrigins: webhookOrigins };
 }
 
 /** Of a host, also where a port follows. */
