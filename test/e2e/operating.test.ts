@@ -99,18 +99,23 @@ describe('the log of a host', () => {
 });
 
 describe('drain', () => {
-  test('refuses new sandboxes, lets old ones go on, and is taken back', async () => {
+  test('refuses new sandboxes, lets its sessions leave, and is taken back', async () => {
     const session = await openOnceThereIsRoom();
+    await session.sh('echo kept > note');
     expect(await askAgent(hostDir(), 'drain')).toMatchObject({ ok: true, value: { state: 'draining' } });
     await until('the edge knows', 10_000, async () => {
       const [host] = await stack().stack.operator.hosts();
       return host !== undefined && host.capacity.sandboxes <= host.sandboxes ? true : undefined;
     });
     await expect(stack().open()).rejects.toThrow(Refused);
-    expect((await session.sh('echo on')).stdout).toBe('on\n');
+    await until('the session has left', 60_000, async () =>
+      (await session.describe()).state === 'suspended' ? true : undefined,
+    );
     expect(await askAgent(hostDir(), 'resume')).toMatchObject({ ok: true, value: { state: 'running' } });
     const second = await openOnceThereIsRoom();
     await second.delete();
+    const kept = await until('the session runs calls again', 60_000, () => retryable(session.sh('cat note')));
+    expect(kept.stdout).toBe('kept\n');
     await session.delete();
   });
 
