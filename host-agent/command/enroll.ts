@@ -5,7 +5,7 @@ import { text as readAll } from 'node:stream/consumers';
 import * as z from 'zod';
 import { agentVersion } from '../configuration.ts';
 import { identityOf } from '../edge/enrolment.ts';
-import { lockState } from '../journal/state-lock.ts';
+import { lockState, probeWritable } from '../journal/state-lock.ts';
 import { CommandFailure, fromFailure, wrongUse } from './failure.ts';
 import { SERVICE } from './layout.ts';
 import { hasSystemd, systemctl } from './service.ts';
@@ -37,6 +37,9 @@ export const enroll: Subcommand = {
     const lock = await lockState(hostDir);
     if (!lock.ok) throw new CommandFailure('the agent runs: this host is enrolled, or being enrolled');
     try {
+      // The token is spent before the identity is written.
+      const writable = await probeWritable(hostDir);
+      if (!writable.ok) throw fromFailure(writable);
       if (existsSync(join(hostDir, 'identity.json'))) {
         throw new CommandFailure(
           `this host is enrolled; remove ${hostDir}/identity.json to enrol it as a new one`,

@@ -1,12 +1,12 @@
 /** The agent on one state folder: identity, keys, journal, recovery, and the control link. */
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
-import { type Outcome, success } from '../../shared/errors.ts';
+import { failure, type Outcome, success } from '../../shared/errors.ts';
 import { type GrantClaims, verifyGrant } from '../../shared/grant.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
 import { Lateness } from '../execution/lateness.ts';
 import { Journal } from '../journal/journal.ts';
-import { lockState } from '../journal/state-lock.ts';
+import { lockState, probeWritable } from '../journal/state-lock.ts';
 import type { Log } from '../logging/log.ts';
 import type { Sandboxes } from '../sandbox/port.ts';
 import { cpuFeaturesSha256 } from '../snapshots/cpu-features.ts';
@@ -57,18 +57,14 @@ export interface Agent {
 }
 
 export async function startAgent(options: AgentOptions): Promise<Outcome<Agent>> {
-  const { hostDir, log } = options;
-  const lock = await lockState(hostDir);
+  const lock = await lockState(options.hostDir);
   if (!lock.ok) return lock;
-  const opened = await options.openSandboxes();
-  if (!opened.ok) {
+  const emptied = await emptiedSandboxes(options);
+  if (!emptied.ok) {
     await lock.value.release();
-    return opened;
+    return emptied;
   }
-  const sandboxes = opened.value;
-  // What a former agent left must be gone before anything else is made, and even if the edge cannot be reached.
-  const { removed } = await sandboxes.reconcile();
-  log.info({ event: 'reconciled', count: removed.length });
+  const sandboxes = emptied.value;
   const identity = await enrolWhenReachable(options);
   if (!identity.ok) {
     await sandboxes.stop();
@@ -83,6 +79,28 @@ export async function startAgent(options: AgentOptions): Promise<Outcome<Agent>>
     await lock.value.release();
   };
   return success(running);
+}
+
+/**
+ * What a former agent left must be gone before anything else is made, and even if the edge cannot be reached. It may be
+ * what fills the disk, so the folder is judged only afterwards; one that cannot be written explains all else that failed.
+ */
+async function emptiedSandboxes({ hostDir, log, openSandboxes }: AgentOptions): Promise<Outcome<Sandboxes>> {
+  const emptied = await openEmptied().catch((error: unknown) =>
+    failure('internal', error instanceof Error ? error.message : 'unknown fault'),
+  );
+  const writable = await probeWritable(hostDir);
+  if (writable.ok) return emptied;
+  if (emptied.ok) await emptied.value.stop();
+  return writable;
+
+  async function openEmptied(): Promise<Outcome<Sandboxes>> {
+    const opened = await openSandboxes();
+    if (!opened.ok) return opened;
+    const { removed } = await opened.value.reconcile();
+    log.info({ event: 'reconciled', count: removed.length });
+    return opened;
+  }
 }
 
 async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostIdentity): Promise<Agent> {

@@ -6,7 +6,7 @@ import { mkdir, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { getSystemErrorMessage } from 'node:util';
-import { failure, type Outcome, success } from '../../shared/errors.ts';
+import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 
 export interface StateLock {
   release(): Promise<void>;
@@ -15,9 +15,16 @@ export interface StateLock {
 /** As much as the smallest file takes on a disk. */
 const PROBE_BYTES = 4096;
 
+/** Needs no room on the disk where the folder is there already: what fills it may wait for the holder to remove it. */
 export async function lockState(directory: string): Promise<Outcome<StateLock>> {
-  const reason = await whyNotWritable(directory);
-  if (reason !== undefined) return failure('internal', `${directory} cannot be written: ${reason}`);
+  try {
+    await mkdir(directory, { recursive: true, mode: 0o700 }).catch(() =>
+      // Node says ENOENT where the parent cannot be written; without `recursive` it says what is wrong.
+      mkdir(directory, { mode: 0o700 }),
+    );
+  } catch (error: unknown) {
+    return notWritable(directory, error);
+  }
   const { dev, ino } = await stat(directory);
   const server = createServer((socket) => socket.destroy());
   server.unref();
@@ -29,20 +36,21 @@ export async function lockState(directory: string): Promise<Outcome<StateLock>> 
   return success({ release: () => new Promise((resolve) => server.close(() => resolve())) });
 }
 
-/** A disk that is full or read-only is told by its name, before anything is begun on it. */
-async function whyNotWritable(directory: string): Promise<string | undefined> {
+/** A disk that is full or read-only is told by its name. For the holder of the lock. */
+export async function probeWritable(directory: string): Promise<Outcome<null>> {
   const probe = join(directory, 'probe');
   try {
-    await mkdir(directory, { recursive: true, mode: 0o700 }).catch(() =>
-      // Node says ENOENT where the parent cannot be written; without `recursive` it says what is wrong.
-      mkdir(directory, { mode: 0o700 }),
-    );
     await writeFile(probe, Buffer.alloc(PROBE_BYTES));
     await rm(probe);
-    return undefined;
+    return success(null);
   } catch (error: unknown) {
     await rm(probe, { force: true }).catch(() => undefined);
-    const errno = error instanceof Error && 'errno' in error ? error.errno : undefined;
-    return typeof errno === 'number' ? getSystemErrorMessage(errno) : String(error);
+    return notWritable(directory, error);
   }
+}
+
+function notWritable(directory: string, error: unknown): Failure {
+  const errno = error instanceof Error && 'errno' in error ? error.errno : undefined;
+  const reason = typeof errno === 'number' ? getSystemErrorMessage(errno) : String(error);
+  return failure('internal', `${directory} cannot be written: ${reason}`);
 }

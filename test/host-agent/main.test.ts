@@ -1,12 +1,15 @@
 /** The agent as it is started: what it refuses, in one line each. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { lockState } from '../../host-agent/journal/state-lock.ts';
 import { digestLibraryPath } from '../fixtures/digest-library.ts';
+import { makeFakeRunsc } from '../fixtures/fake-runsc.ts';
+import { addImage } from '../fixtures/stored-image.ts';
+import { temporaryFolder } from '../scripts/temporary-folder.ts';
 
 const MAIN = fileURLToPath(new URL('../../host-agent/main.ts', import.meta.url));
 
@@ -70,6 +73,37 @@ describe.skipIf(process.getuid?.() !== 0)('the agent refuses to start, with one 
       } finally {
         execFileSync('umount', [stateDir]);
       }
+    }
+  });
+
+  test('F27 only after it removed what a former agent left, which may be what fills the disk', async () => {
+    await using runsc = await makeFakeRunsc({ list: [{ stdout: 'null' }] });
+    const installed = temporaryFolder();
+    addImage(installed, 'python', `sha256:${'a'.repeat(64)}`, '2026-01-01T00:00:00Z');
+    writeFileSync(join(installed, 'supervisor'), '');
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=256k', 'tmpfs', stateDir]);
+    try {
+      const bundle = join(stateDir, 'host', 'bundles', 'sbx-dead');
+      mkdirSync(bundle, { recursive: true });
+      fill(join(bundle, 'storage'));
+      const complete = {
+        SANDGATE_RUNSC: runsc.path,
+        SANDGATE_IMAGES_DIR: installed,
+        SANDGATE_GUEST_DIR: installed,
+        SANDGATE_LOG_LEVEL: 'silent',
+      };
+      expect(start(complete)).toEqual({
+        code: 1,
+        stderr: 'sandgate host-agent: this host is not enrolled and has no SANDGATE_ENROLLMENT_TOKEN\n',
+      });
+      expect(existsSync(bundle)).toBe(false);
+      const refused = `sandgate host-agent: ${join(stateDir, 'host')} cannot be written: `;
+      fill(join(stateDir, 'filler'));
+      expect(start(complete).stderr).toBe(`${refused}no space left on device\n`);
+      execFileSync('mount', ['-o', 'remount,ro', stateDir]);
+      expect(start(complete).stderr).toBe(`${refused}read-only file system\n`);
+    } finally {
+      execFileSync('umount', [stateDir]);
     }
   });
 

@@ -1,5 +1,6 @@
 /** The command as it is typed: what is wrong is one line on standard error, with an exit code. */
-import { spawnSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
@@ -56,6 +57,27 @@ describe('sandgate-host', () => {
       expect(status).toBe(code);
     });
   }
+
+  test.skipIf(process.getuid?.() !== 0)('enrols on no disk that is full, and uninstalls from it', () => {
+    const root = temporaryFolder();
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'tmpfs', root]);
+    try {
+      const stateDir = join(root, 'var/lib/sandgate');
+      mkdirSync(join(stateDir, 'host/bundles/sbx-dead'), { recursive: true });
+      mkdirSync(join(root, 'etc/systemd/system'), { recursive: true });
+      writeFileSync(join(root, 'etc/systemd/system/sandgate-host.service'), '');
+      expect(() => writeFileSync(join(root, 'filler'), Buffer.alloc(1024 * 1024))).toThrow('ENOSPC');
+      expect(host(['enroll', 'http://127.0.0.1:9', TOKEN], root)).toMatchObject({
+        status: 1,
+        stderr: `sandgate-host: ${stateDir}/host cannot be written: no space left on device\n`,
+      });
+      const { status, stderr } = host(['uninstall'], root);
+      expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+      expect(existsSync(stateDir)).toBe(false);
+    } finally {
+      execFileSync('umount', [root]);
+    }
+  });
 
   test('never repeats a token that it refuses', () => {
     const { stderr, stdout } = host(['enroll', 'http://127.0.0.1:9', TOKEN]);

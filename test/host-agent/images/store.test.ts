@@ -1,27 +1,13 @@
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { imageDir } from '../../../host-agent/images/image-file.ts';
 import { openImageStore } from '../../../host-agent/images/store.ts';
+import { addImage } from '../../fixtures/stored-image.ts';
 import { temporaryFolder } from '../../scripts/temporary-folder.ts';
 
 const OLD = `sha256:${'a'.repeat(64)}`;
 const NEW = `sha256:${'b'.repeat(64)}`;
-
-function addImage(storeDir: string, name: string, digest: string, createdAt: string): string {
-  const dir = imageDir(storeDir, name, digest);
-  mkdirSync(join(dir, 'rootfs'), { recursive: true });
-  const file = {
-    name,
-    digest,
-    created_at: createdAt,
-    size_bytes: 10,
-    manifest_sha256: 'c'.repeat(64),
-    packages: ['bash 5.2'],
-  };
-  writeFileSync(join(dir, 'image.json'), JSON.stringify(file));
-  return dir;
-}
 
 function storeWithTwo(): string {
   const storeDir = temporaryFolder();
