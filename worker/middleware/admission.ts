@@ -80,6 +80,12 @@ export class Admission {
     return this.barOf(caller);
   }
 
+  /** Refuses as `admit` would, where that is known without asking. Spends nothing. */
+  requireRate(caller: AdmittedCaller, nowMs: number): void {
+    const entry = this.#rates.get(this.#keyOf(caller));
+    if (entry !== undefined && entry.leased === 0 && isEmpty(entry, nowMs)) throw rateRefusal(entry, nowMs);
+  }
+
   /** Spends one request, or refuses with `rate_limited`. */
   async admit(
     caller: AdmittedCaller,
@@ -89,7 +95,7 @@ export class Admission {
     let entry = this.#rateOf(this.#keyOf(caller));
     if (nowMs >= entry.resetMs) entry.leased = 0;
     if (entry.leased === 0) entry = await this.#renew(entry, { caller, nowMs }, ask);
-    if (entry.leased === 0) throw new Refusal(refusedUntil(entry, nowMs), rateHeaders(entry, nowMs));
+    if (entry.leased === 0) throw rateRefusal(entry, nowMs);
     entry.leased -= 1;
     const { limit, leased, resetMs, by } = entry;
     return { limit, remaining: entry.remaining + leased, resetMs, by };
@@ -101,8 +107,7 @@ export class Admission {
     { caller, nowMs }: { caller: AdmittedCaller; nowMs: number },
     ask: { limit: number; lease: Lease },
   ): Promise<Entry> {
-    // The object said that it is empty until then: nothing to ask.
-    if (asking.limit > 0 && asking.remaining === 0 && nowMs < asking.resetMs) return asking;
+    if (isEmpty(asking, nowMs)) return asking;
     const perWindow = asking.limit > 0 ? asking.limit : ask.limit;
     const block = Math.max(1, Math.floor(perWindow / BLOCKS_PER_WINDOW));
     const isFirst = !asking.isLeasing;
@@ -169,6 +174,15 @@ function entryOf<T>(entries: Map<string, T>, key: string, max: number, make: () 
   const entry = make();
   entries.set(key, entry);
   return entry;
+}
+
+/** The object said that it is empty until then: nothing to ask. */
+function isEmpty({ limit, remaining, resetMs }: RateState, nowMs: number): boolean {
+  return limit > 0 && remaining === 0 && nowMs < resetMs;
+}
+
+function rateRefusal(rate: RateState, nowMs: number): Refusal {
+  return new Refusal(refusedUntil(rate, nowMs), rateHeaders(rate, nowMs));
 }
 
 function refusedUntil(rate: RateState, nowMs: number): Failure {

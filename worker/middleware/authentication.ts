@@ -20,7 +20,8 @@ export interface Arrival {
   waitUntil: (promise: Promise<unknown>) => void;
   /** Called once the token verifies, before a proof of its key is spent: what is refused here has cost nothing. */
   onVerified: (principal: TenantPrincipal) => void;
-  takeProof: TakeProof;
+  /** For a proof that holds in all else; what it refuses has not spent it. */
+  takeProof: (principal: TenantPrincipal, ...proof: Parameters<TakeProof>) => ReturnType<TakeProof>;
 }
 
 /** `scopes` are those that the route asks for: a caller without a token learns what to ask a token for. */
@@ -70,10 +71,11 @@ async function verified(
 
 /** A bound token needs a proof of its key; one that is not bound proves nothing by coming with one. */
 async function requirePossession(
-  { boundTo = null }: TenantPrincipal,
+  principal: TenantPrincipal,
   { scheme, token, scopes }: { scheme: Scheme; token: string; scopes: readonly string[] },
   { request, configuration, nowMs, takeProof }: Arrival,
 ): Promise<void> {
+  const { boundTo = null } = principal;
   if (scheme === 'bearer' && boundTo === null) return;
   const refuse = (why: Failure, error: string) =>
     new Refusal(why, challenge(configuration, { scheme: 'dpop', scopes, error, description: why.detail }));
@@ -93,7 +95,7 @@ async function requirePossession(
       url: `${configuration.origin}${new URL(request.url).pathname}`,
       nowMs,
     },
-    takeProof,
+    (proof) => takeProof(principal, proof),
   );
   if (fault === undefined) return;
   throw fault.code === 'unauthenticated' ? refuse(fault, 'invalid_dpop_proof') : new Refusal(fault);

@@ -179,8 +179,12 @@ async function callerOf(
       waitUntil,
       // Before the body is read, a request of the tenant's rate is spent, or any object is asked.
       onVerified: (caller) => c.set('answered', shedLoad(caller, waitUntil)),
-      // Taken twice, a proof would be one that was used before: it is asked for once.
-      takeProof: ({ key, proofId }) => proofCalls(c.env, key)((stub) => stub.take(proofId), UNSAFE),
+      takeProof: (caller, { key, proofId }) => {
+        // A caller over its rate costs no object a request and a row.
+        admission.requireRate(caller, Date.now());
+        // Taken twice, a proof would be one that was used before: it is asked for once.
+        return proofCalls(c.env, key)((stub) => stub.take(proofId), UNSAFE);
+      },
     },
     needed,
   );

@@ -12,7 +12,7 @@ import { sha256Hex } from '../../../shared/digest.ts';
 import { toBase64Url, utf8 } from '../../../shared/encoding.ts';
 import { encoded, nowS, tokenOf } from '../fixture-issuer.ts';
 import { type ApiAnswer, api, problemIn } from '../harness/api.ts';
-import { ORIGIN } from '../issuer-bindings.ts';
+import { OPERATOR_TOKEN, ORIGIN } from '../issuer-bindings.ts';
 
 const PATH = '/v1/sessions';
 
@@ -133,6 +133,33 @@ describe('a token that is bound to a key', () => {
       expect(state.storage.sql.exec('SELECT * FROM proof').toArray()).toEqual([]);
       expect(await state.storage.getAlarm()).toBeNull();
     });
+  });
+
+  test('over its rate is refused with its proof unspent, and asks no object', async () => {
+    const limits = { tenant: { requests_per_minute: 2 } };
+    const set = await api('PUT', '/v1/tenants/hurried/limits', { token: OPERATOR_TOKEN, body: limits });
+    expect(set.status, set.text).toBe(200);
+    const hurried = await keyOf('Ed25519');
+    const of = await boundTo(hurried, 'hurried');
+    const proof = () => proofOf({ by: hurried, of });
+    for (const status of [200, 200, 429]) expect((await ask(await proof(), { of })).status).toBe(status);
+    const taken = () =>
+      runInDurableObject(env.PROOFS.get(env.PROOFS.idFromName(hurried.thumbprint)), (_object, state) =>
+        state.storage.sql.exec('SELECT * FROM proof').toArray(),
+      );
+    const before = await taken();
+    const kept = await proof();
+    for (let n = 0; n < 3; n += 1) {
+      const refused = await ask(kept, { of });
+      expect(problemIn(refused)).toMatchObject({ status: 429, code: 'rate_limited', limit: { limit: 2 } });
+      expect(refused.headers.get('RateLimit')).toMatch(/^"tenant";r=0;t=\d+$/);
+    }
+    expect(await taken()).toEqual(before);
+    // Who has not the key learns nothing of the rate.
+    expect((await ask(await proofOf({ by: thief, of }), { of })).status).toBe(401);
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 61_000 });
+    const again = await proofOf({ by: hurried, of, claims: { iat: nowS() } });
+    expect((await ask(again, { of })).status).toBe(200);
   });
 
   const REFUSED: Record<string, () => Promise<string | undefined>> = {
