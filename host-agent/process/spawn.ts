@@ -1,7 +1,6 @@
 /** The only place that starts processes: an argument vector, an environment of its own, never a shell. */
 import { type ChildProcess, spawn as spawnChild } from 'node:child_process';
-import { Socket } from 'node:net';
-import type { Readable, Writable } from 'node:stream';
+import { Duplex, PassThrough, type Readable, type Writable } from 'node:stream';
 
 export interface SpawnRequest {
   file: string;
@@ -37,7 +36,7 @@ export function spawn(request: SpawnRequest): SpawnedProcess {
     detached: true,
     shell: false,
   });
-  return processOf(child, child);
+  return processOf(child, streamsFrom(child, 0));
 }
 
 /** Sockets take the places of the standard streams, and then the program that of the shell. */
@@ -57,10 +56,7 @@ export function spawnStarter(request: SpawnRequest): SpawnedProcess {
     detached: true,
     shell: false,
   });
-  const [stdin, stdout, stderr] = child.stdio.slice(3).filter((stream) => stream instanceof Socket);
-  if (stdin === undefined || stdout === undefined || stderr === undefined) {
-    throw new Error('a child with three sockets was expected');
-  }
+  const { stdin, stdout, stderr } = streamsFrom(child, 3);
   // What comes back on the input is nothing to us, but its end is.
   stdin.resume();
   const { exited, ...started } = processOf(child, { stdin, stdout, stderr });
@@ -75,7 +71,17 @@ export function spawnStarter(request: SpawnRequest): SpawnedProcess {
   };
 }
 
-function closed(stream: Socket): Promise<void> {
+/** Out of descriptors Node makes no streams, and tells of it as of any program that cannot be started. */
+function streamsFrom({ stdio }: { stdio: readonly unknown[] | undefined }, first: number) {
+  const streams = stdio?.slice(first) ?? Array.from({ length: 3 }, () => new PassThrough().end());
+  const [stdin, stdout, stderr] = streams.filter((stream) => stream instanceof Duplex);
+  if (stdin === undefined || stdout === undefined || stderr === undefined) {
+    throw new Error('a child with three streams was expected');
+  }
+  return { stdin, stdout, stderr };
+}
+
+function closed(stream: Readable): Promise<void> {
   return new Promise((resolve) => {
     stream.once('close', () => resolve());
   });

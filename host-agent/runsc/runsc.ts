@@ -124,7 +124,8 @@ export class Runsc {
       ...started,
       kill: (signal) => {
         started.kill(signal);
-        if (!isOver) void this.#killProcessesOf(id);
+        // Out of descriptors nothing can be listed; `delete` kills too, and says where it cannot.
+        if (!isOver) void this.#killProcessesOf(id).catch(() => undefined);
       },
     };
   }

@@ -147,7 +147,9 @@ export class Freezer implements Wakefulness {
   #lookAfter(delayMs: number): void {
     this.#stopTimer();
     this.#timerMs = delayMs;
-    this.#timer = setTimeout(() => void this.#look(), delayMs).unref();
+    // Where the kernel can be told nothing, as out of descriptors, it is looked at again.
+    const again = (): void => this.#lookAfter(LAST_RECHECK_MS);
+    this.#timer = setTimeout(() => void this.#look().catch(again), delayMs).unref();
   }
 
   #stopTimer(): void {

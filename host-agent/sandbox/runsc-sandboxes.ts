@@ -70,7 +70,7 @@ export class RunscSandboxes implements Sandboxes {
       ...(options.pool ?? NO_POOL),
       usualKind: () => this.#usualKind(),
       make: (kind) => this.#makeAhead(kind),
-      discard: (sandbox) => sandbox.destroy(),
+      discard: (sandbox) => this.#discard(sandbox),
       isUsable: (sandbox) => sandbox.answers(),
       mayMake: () => this.#startsInFlight.size === 0,
     });
@@ -302,6 +302,14 @@ export class RunscSandboxes implements Sandboxes {
     } finally {
       this.#starting.delete(sandboxId);
     }
+  }
+
+  /** Never rejects. */
+  async #discard(sandbox: RunscSandbox): Promise<void> {
+    await sandbox.destroy().catch((error: unknown) => {
+      const detail = error instanceof Error ? error.message : 'unknown';
+      this.#options.log.error({ event: 'sandbox_destroy_failed', sandbox_id: sandbox.id, detail });
+    });
   }
 
   async #usualKind(): Promise<WarmKind | undefined> {

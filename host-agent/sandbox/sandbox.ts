@@ -95,7 +95,8 @@ export class RunscSandbox implements Sandbox {
     const ended = this.#watch();
     this.lost = ended.then(({ reason }) => ({ reason }));
     this.#cleanedUp = ended.then((end) => parts.host.cleanUp(end));
-    void this.#killWhenLinkBreaks();
+    // Who waits for it in vain asks for its end, which kills it too.
+    void this.#killWhenLinkBreaks().catch(() => undefined);
   }
 
   execute(call: ToolCall, sink: OutputSink): RunningExecution {
@@ -158,7 +159,7 @@ export class RunscSandbox implements Sandbox {
         usage: () => this.#usage(),
         takeEgressBytes: () => this.#takeEgressBytes(),
         claimMemoryKill: () => this.#memoryKills.claim(this.#usage().oomKills),
-        abandon: () => void this.destroy(),
+        abandon: () => void this.destroy().catch(() => undefined),
         stopping: () => this.#runFor(execution),
         sleeper: {
           trySleep: async () => {
@@ -284,11 +285,16 @@ export class RunscSandbox implements Sandbox {
   async #watch(): Promise<SandboxEnd> {
     const { process, stderr, link, freezer } = this.#parts;
     const exit = await process.exited;
-    freezer.dispose();
     link.close();
     // The control group is ours, so its counters outlive the sandbox. Only what is new in them counts.
     const killsBefore = this.#lastUsage.oomKills;
-    const oom = this.#usage().oomKills > killsBefore;
+    let oom = false;
+    try {
+      freezer.dispose();
+      oom = this.#usage().oomKills > killsBefore;
+    } catch {
+      // Out of descriptors the group says nothing; that the sandbox has ended must be told all the same.
+    }
     const reason = this.#destroying ? 'destroyed' : oom ? 'oom' : 'crashed';
     this.#lostReason = reason;
     for (const execution of this.#executions.keys()) execution.sandboxLost(reason);

@@ -51,7 +51,8 @@ export class FileServerPool {
 /** Resolves when the signal has been aborted for a while and the work has not come to its end. */
 async function abortedFor(signal: AbortSignal, working: Promise<unknown>): Promise<undefined> {
   const over = new AbortController();
-  void working.finally(() => over.abort());
+  const end = (): void => over.abort();
+  void working.then(end, end);
   await new Promise<void>((resolve) => {
     if (signal.aborted || over.signal.aborted) resolve();
     signal.addEventListener('abort', () => resolve(), { once: true, signal: over.signal });

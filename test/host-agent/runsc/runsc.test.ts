@@ -1,6 +1,8 @@
+import { spawnSync } from 'node:child_process';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { spawn } from '../../../host-agent/process/spawn.ts';
 import { requireAllowed } from '../../../host-agent/runsc/flags.ts';
@@ -178,5 +180,21 @@ describe('delete', () => {
     } finally {
       await rm(root, { recursive: true, force: true });
     }
+  });
+});
+
+it('out of descriptors fails, and does not take the agent with it', async () => {
+  await using fake = await makeFakeRunsc({ run: [{}] });
+  const program = fileURLToPath(new URL('../../fixtures/runsc-without-descriptors.ts', import.meta.url));
+  const { status, stdout, stderr } = spawnSync(
+    '/bin/sh',
+    ['-c', 'ulimit -n 64 && exec "$0" "$@"', process.execPath, program, fake.path],
+    { encoding: 'utf8', env: { UV_THREADPOOL_SIZE: '1' } },
+  );
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+  expect(JSON.parse(stdout)).toEqual({
+    code: 'EMFILE',
+    startFailure: expect.stringContaining('EMFILE'),
+    listed: expect.objectContaining({ ok: false, detail: expect.stringContaining('EMFILE') }),
   });
 });
