@@ -20,6 +20,7 @@ import { continuationPrefixLength } from './utf8-edge.ts';
 
 /** How long output waits for more of it before it is sent: short where a client reads along. */
 const FLUSH_DELAY_MS = { full: 5, kept: 50, bounded: 50 } as const satisfies Record<Relay, number>;
+const KEPT_FRAMES_UNDER_WAY = 2;
 const NO_BYTES = new Uint8Array(0);
 export const NO_OUTPUT_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
 
@@ -56,6 +57,8 @@ export class OutputRecorder {
   #hasEnded = false;
   #isHeld = false;
   #pumping = false;
+  /** Numbers of frames that are only kept, oldest first. */
+  readonly #keptUnderWay: number[] = [];
   #flushTimer: NodeJS.Timeout | undefined;
   #flushDue = false;
   #waiters: (() => void)[] = [];
@@ -175,13 +178,27 @@ export class OutputRecorder {
       const cut = stream.queue.cut(false);
       if (cut === undefined) continue;
       const { frame, payload } = this.#frame('output', stream.name, cut);
-      this.#uplink.send(frame, payload);
+      const seq = this.#uplink.send(frame, payload);
       this.#wakeWriters();
+      if (this.#relay === 'kept') await this.#unhurried(seq, signal);
+      if (signal.aborted) return;
     }
     this.#flushDue = false;
     this.#pumping = false;
     const { stdout, stderr } = this.#streams;
     if ((stdout.queue.hasCut || stderr.queue.hasCut) && !this.#isHeld) this.#flushSoon();
+  }
+
+  /** Nobody reads along with what is only kept, so it leaves the edge time for others: few frames are under way. */
+  async #unhurried(seq: number, signal: AbortSignal): Promise<void> {
+    this.#keptUnderWay.push(seq);
+    if (this.#keptUnderWay.length < KEPT_FRAMES_UNDER_WAY) return;
+    const oldest = this.#keptUnderWay.shift() ?? seq;
+    const { promise: ended, resolve } = Promise.withResolvers<void>();
+    const end = (): void => resolve();
+    signal.addEventListener('abort', end, { once: true });
+    await Promise.race([this.#uplink.whenAcknowledged(oldest), ended]);
+    signal.removeEventListener('abort', end);
   }
 
   /** The stream whose oldest unsent byte came first, where enough waits or a flush is due. */
