@@ -149,6 +149,21 @@ describe('Freezer', () => {
     expect(refused.frozen).toBe(false);
   });
 
+  it('is looked at again where the kernel could be told nothing, and ends nothing else', async () => {
+    let isDeaf = true;
+    const tell = (word: string) => () => {
+      if (isDeaf) throw new Error('EMFILE');
+      done.push(word);
+    };
+    const deaf = new Freezer({ freeze: tell('freeze'), thaw: tell('thaw'), isQuiet: async () => true });
+    deaf.touch();
+    await vi.advanceTimersByTimeAsync(IDLE_MS);
+    expect(deaf.frozen).toBe(false);
+    isDeaf = false;
+    await vi.advanceTimersByTimeAsync(60 * IDLE_MS);
+    expect(done).toEqual(['freeze']);
+  });
+
   it('thaws for good when it is disposed of', async () => {
     freezer.touch();
     await vi.advanceTimersByTimeAsync(IDLE_MS);
