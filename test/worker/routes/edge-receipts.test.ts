@@ -1,5 +1,6 @@
 /** Calls that no host runs: each is an execution of its session, with a receipt that anybody can verify. */
-import { abortAllDurableObjects } from 'cloudflare:test';
+import { abortAllDurableObjects, runDurableObjectAlarm } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import * as z from 'zod';
 import { type Program, ProgramSchema } from '../../../shared/code-mode.ts';
@@ -7,6 +8,7 @@ import { sha256Hex } from '../../../shared/digest.ts';
 import { EnvelopeSchema } from '../../../shared/dsse.ts';
 import { readEdgeReceipt, verifyEdgeReceipt } from '../../../shared/edge-receipt-verify.ts';
 import { type Execution, ExecutionSchema } from '../../../shared/execution.ts';
+import { TERMINAL_GRACE_MS } from '../../../shared/limits.ts';
 import { ReceiptExportSchema, verifySessionReceipts } from '../../../shared/receipt-verify.ts';
 import { SessionSchema } from '../../../shared/session.ts';
 import type { ExecutionDouble } from '../../fixtures/host-double/execution-double.ts';
@@ -14,6 +16,7 @@ import { echo, type HostDouble } from '../../fixtures/host-double/host-double.ts
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn, request } from '../harness/api.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
+import { SessionEventReader } from '../harness/session-events.ts';
 
 const PRICE = {
   name: 'stock-price',
@@ -57,6 +60,7 @@ beforeEach(async () => {
   );
 });
 afterEach(() => {
+  vi.useRealTimers();
   vi.restoreAllMocks();
   host.close();
 });
@@ -219,8 +223,8 @@ describe('a tool that the edge calls', () => {
     await vi.waitFor(() => expect(requests).toEqual(['/slow']));
     const headers = { 'Idempotency-Key': 'once' };
     const first = await price('keyed', { headers });
-    for (let calls = 0; calls < 540; calls += 20) {
-      await Promise.all(Array.from({ length: 20 }, () => price('x')));
+    for (let calls = 0; calls < 540; calls += 10) {
+      await Promise.all(Array.from({ length: 10 }, () => price('x')));
     }
     expect(await price('keyed', { headers })).toEqual(first);
     expect(requests.filter((pathname) => pathname === '/keyed')).toHaveLength(1);
@@ -230,6 +234,29 @@ describe('a tool that the edge calls', () => {
       receipt: { payload: expect.anything() },
     });
   }, 120_000);
+
+  test('whose end was not seen in time is unknown for good, with a receipt and an event that say so', async () => {
+    let isOver = false;
+    const fetched = vi.spyOn(globalThis, 'fetch').mockImplementation(async () => {
+      await vi.waitUntil(() => isOver, { timeout: 120_000 });
+      return Response.json({ price: 7 });
+    });
+    const running = price('x');
+    await vi.waitFor(() => expect(fetched).toHaveBeenCalled());
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 30_000 + TERMINAL_GRACE_MS + 1 });
+    const [before] = await listed('');
+    expect(before).toMatchObject({ status: 'unknown', reason: 'end_not_seen' });
+    isOver = true;
+    expect(await running).toMatchObject({ status: 'succeeded', receipt: null });
+    expect(await listed('')).toEqual([before]);
+    await runDurableObjectAlarm(env.SESSION.get(env.SESSION.idFromName(`${tenant}:${sessionId}`)));
+    expect(await listed('')).toMatchObject([{ ...before, receipt: { payload: expect.anything() } }]);
+    const about = { execution_id: before?.execution_id, status: 'unknown' };
+    expect((await verified()).edgeReceipts).toMatchObject([about]);
+    const reader = await SessionEventReader.open(sessionId, await tokenOf({ claims: { tenant } }));
+    expect((await reader.until('execution.finished')).event).toMatchObject({ data: about });
+    await reader.cancel();
+  });
 
   test.each(['1.x', '-1', '1.2.3', 'x'])('is not listed behind the cursor %j', async (cursor) => {
     const answer = await ask('GET', path(`/executions?cursor=${cursor}`));

@@ -1,6 +1,7 @@
 import { runDurableObjectAlarm } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { ProgramSchema } from '../../../shared/code-mode.ts';
 import { ExecutionSchema } from '../../../shared/execution.ts';
 import { SessionSchema } from '../../../shared/session.ts';
 import { SnapshotSchema } from '../../../shared/snapshot-resource.ts';
@@ -15,11 +16,12 @@ import { OPERATOR_TOKEN } from '../issuer-bindings.ts';
 
 const operator = { token: OPERATOR_TOKEN };
 
-/** `hold` runs until it is interrupted; `use 2000 50` is signed as 2,000 ms of CPU time and 50 bytes of egress. */
+/** `hold` runs until it is interrupted, `ask` too, and asks for 2,000 bytes first; `use 2000 50` is signed as 2,000 ms of CPU time and 50 bytes of egress. */
 const script: Script = async (execution, session) => {
-  const command = String(execution.arguments.command);
-  if (command === 'hold') {
+  const command = String(execution.arguments.command ?? execution.arguments.code);
+  if (command === 'hold' || command === 'ask') {
     execution.started();
+    if (command === 'ask') execution.call(1, 'people.ask', { question: 'x'.repeat(2_000) });
     await execution.interrupted;
     return execution.finish({ status: 'interrupted', exit_code: null });
   }
@@ -35,6 +37,7 @@ beforeAll(async () => {
   host = await connectFakeHost({ script, capacity: 10_000 });
 });
 afterEach(() => {
+  vi.restoreAllMocks();
   vi.useRealTimers();
   expect(host.failures).toEqual([]);
 });
@@ -75,6 +78,12 @@ function run(token: string, sessionId: string, command: string, more: object = {
     headers,
     body: { tool_name: 'shell', arguments: { command }, ...body },
   });
+}
+
+async function register(token: string, tool: object): Promise<void> {
+  const body = { description: 'A tool', input_schema: { type: 'object' }, ...tool };
+  const registered = await api('POST', '/v1/tools', { token, body });
+  expect(registered.status, registered.text).toBe(201);
 }
 
 const hold = (token: string, sessionId: string) => run(token, sessionId, 'hold', { detach: true });
@@ -269,6 +278,39 @@ describe('what is counted after the fact', () => {
     expect(problemIn(await create(token)).limit?.name).toBe('storage_bytes');
     await api('DELETE', `/v1/sessions/${sessionId}`, { token });
     expect((await create(token)).status).toBe(201);
+  });
+
+  test('storage: what tools gave that the gateway calls itself counts too', async () => {
+    const { token } = await tenantWith({ tenant: { storage_bytes: 1_000 } });
+    await register(token, { kind: 'http', name: 'long', method: 'GET', url: 'https://long.example.com/' });
+    const sessionId = await open(token);
+    vi.spyOn(globalThis, 'fetch').mockImplementation(async () => new Response('x'.repeat(2_000)));
+    expect((await run(token, sessionId, '', { tool_name: 'long', arguments: {} })).status).toBe(200);
+    const refused = problemIn(await run(token, sessionId, 'y'));
+    expect(refused.limit).toMatchObject({ name: 'storage_bytes', limit: 1_000 });
+  });
+
+  test('storage: what a program asked for and was answered counts while it runs', async () => {
+    const { token } = await tenantWith({ tenant: { storage_bytes: 3_000 } });
+    await register(token, { kind: 'client', name: 'people.ask' });
+    const sessionId = await open(token);
+    const begun = await api('POST', `/v1/sessions/${sessionId}/programs`, {
+      token,
+      body: { language: 'python', code: 'ask', detach: true },
+    });
+    const { program_id } = ProgramSchema.parse(begun.json);
+    const ofProgram = `/v1/sessions/${sessionId}/programs/${program_id}`;
+    const [call] = await vi.waitFor(async () => {
+      const { pending } = ProgramSchema.parse((await api('GET', ofProgram, { token })).json);
+      expect(pending).toHaveLength(1);
+      return pending;
+    });
+    expect((await run(token, sessionId, 'y')).status).toBe(200);
+    const results = [{ id: call?.id, structured: 'x'.repeat(2_000) }];
+    await api('POST', `${ofProgram}/tool_results`, { token, body: { results, detach: true } });
+    const refused = problemIn(await run(token, sessionId, 'y'));
+    expect(refused.limit).toMatchObject({ name: 'storage_bytes', limit: 3_000 });
+    await endOf(token, sessionId);
   });
 
   test('storage: a snapshot counts with what is stored of it, until its bytes are gone', async () => {

@@ -17,6 +17,7 @@ const STEPS: Record<string, Step> = {
   attach: endOverdueAttach,
   deadlines: ({ deadlines, executions }, _env, nowMs) => deadlines.check(executions.open, nowMs),
   programs: ({ programs }, _env, nowMs) => programs.check(nowMs),
+  edgeCalls: ({ edgeCalls }, _env, nowMs) => edgeCalls.check(nowMs),
   link: judgeLink,
   queue: ({ dispatch }) => void dispatch.pump(),
   snapshot: ({ suspension }, _env, nowMs) => suspension.checkOverdue(nowMs),

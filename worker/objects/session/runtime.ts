@@ -116,9 +116,15 @@ export class SessionRuntime {
     );
     this.edgeReceipts = new EdgeReceipts(context.storage, this.row, configuration);
     this.edgeCalls = new EdgeCalls(context.storage, this.edgeReceipts, {
-      began: ({ execution_id, tool_name }) =>
-        this.events.record({ type: 'execution.accepted', data: { execution_id, tool_name } }),
-      ended: (execution) => this.events.finished(execution),
+      began: ({ execution_id, tool_name }) => {
+        this.events.record({ type: 'execution.accepted', data: { execution_id, tool_name } });
+        this.look();
+      },
+      ended: (execution) => {
+        this.events.finished(execution);
+        // The tenant hears of what is kept of it.
+        if (this.row.isLive) this.account.settle(undefined, 0);
+      },
     });
     const { row, store } = this;
     const link = () => this.link;
@@ -127,6 +133,8 @@ export class SessionRuntime {
       env,
       row,
       executions: () => this.executions,
+      contentBytes: () =>
+        this.executions.contentBytes + this.edgeCalls.contentBytes + this.programs.openBytes,
       dueAt: (atMs) => this.clock.ensure(atMs),
       heard: ({ webhooksSinceMs }) => this.events.heard(webhooksSinceMs),
     });
@@ -396,6 +404,7 @@ export class SessionRuntime {
       this.account.dueAtMs,
       this.outputs.dueAtMs,
       this.programs.nextMoment(),
+      this.edgeCalls.nextMoment(),
       this.events.dueAtMs,
     ];
     const known = moments.filter((moment) => moment !== null);

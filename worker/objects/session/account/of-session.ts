@@ -13,6 +13,8 @@ export function accountOf(parts: {
   env: Env;
   row: SessionRow;
   executions: () => Executions;
+  /** Bytes that are kept of what ran, whoever ran it. */
+  contentBytes: () => number;
   dueAt: (atMs: number) => void;
   heard: (terms: AccountTerms) => void;
 }): Account {
@@ -26,7 +28,7 @@ export function accountOf(parts: {
     },
     openTimeoutsMs: () => executions().open.map(({ timeoutMs }) => timeoutMs),
     isSuspended: () => row.maybe?.state === 'suspended',
-    storageBytes: () => executions().contentBytes,
+    storageBytes: parts.contentBytes,
     // How a session stands is absolute: telling it twice is telling it once.
     tell: (account, wanted) =>
       callObject(() => env.TENANT.getByName(row.record.facts.tenant).account(account, wanted), {

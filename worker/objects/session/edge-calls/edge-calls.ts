@@ -11,7 +11,7 @@ import { MAX_KEYED_EXECUTIONS, TERMINAL_GRACE_MS } from '../../../../shared/limi
 import type { Idempotency } from '../../../middleware/idempotency.ts';
 import { givenBy, givenText } from '../../../tools/given.ts';
 import { ChangeWaits } from '../../change-waits.ts';
-import { digestOf, type EdgeReceipts } from '../edge-receipts/edge-receipts.ts';
+import { digestOf, type EdgeReceipts, type EndedEdgeCall } from '../edge-receipts/edge-receipts.ts';
 import { KEYS_LIVE_MS } from '../retention.ts';
 import type { EdgeCall } from './edge-call.ts';
 import { type EdgeCallRow, EdgeCallStore } from './store.ts';
@@ -35,6 +35,8 @@ export class EdgeCalls {
   readonly #receipts: EdgeReceipts;
   readonly #waits = new ChangeWaits();
   readonly #port: EdgeCallsPort;
+  /** When the end of those that run must be seen at the latest, by execution. */
+  readonly #overdueAtMs: Map<string, number>;
   #contentBytes: number;
 
   /** The session's own tables are there. */
@@ -43,6 +45,13 @@ export class EdgeCalls {
     this.#receipts = receipts;
     this.#port = port;
     this.#contentBytes = this.#store.contentBytes();
+    const running = this.#store.running();
+    this.#overdueAtMs = new Map(running.map((row) => [row.executionId, overdueAt(row)]));
+  }
+
+  /** Bytes of what they gave that are kept. */
+  get contentBytes(): number {
+    return this.#contentBytes;
   }
 
   /** Null where it may run; otherwise what became of the first one. `afterN`: the session's last execution. */
@@ -52,14 +61,16 @@ export class EdgeCalls {
   ): Outcome<Execution | null> {
     const known = idempotency === null ? undefined : this.#store.byKey(idempotency.key);
     if (known !== undefined) return this.#repeated(known, idempotency, nowMs);
+    const deadlineAtMs = nowMs + timeoutMs;
     const n = this.#store.insert({
       execution,
       made,
       afterN,
       idempotencyKey: idempotency?.key ?? null,
       fingerprint: idempotency?.fingerprint ?? null,
-      deadlineAtMs: nowMs + timeoutMs,
+      deadlineAtMs,
     });
+    this.#overdueAtMs.set(execution.execution_id, overdueAt({ deadlineAtMs }));
     if (n > MAX_CALLS && n % BATCH === 0) this.#prune(nowMs);
     this.#port.began(execution);
     return success(null);
@@ -67,9 +78,8 @@ export class EdgeCalls {
 
   /** What runs stays, and what a retry may still ask for by its key: it would run a second time otherwise. */
   #prune(nowMs: number): void {
-    const overMs = nowMs - TERMINAL_GRACE_MS;
-    this.#store.deleteUnkeyedBeyond(MAX_CALLS, { overMs, keysMs: nowMs - KEYS_LIVE_MS });
-    this.#store.deleteBeyond(MAX_CALLS + MAX_KEYED_EXECUTIONS, { overMs });
+    this.#store.deleteUnkeyedBeyond(MAX_CALLS, nowMs - KEYS_LIVE_MS);
+    this.#store.deleteBeyond(MAX_CALLS + MAX_KEYED_EXECUTIONS);
     this.#contentBytes = this.#store.contentBytes();
   }
 
@@ -83,22 +93,46 @@ export class EdgeCalls {
       : success(execution);
   }
 
-  /** Gives the receipt; null for one that is not known here any more. */
+  /** Gives the receipt; null for one that does not run any more, as far as anybody was told. */
   async end(execution: Execution): Promise<Envelope | null> {
-    const { execution_id, tool_name: tool, finished_at, status } = execution;
     const result = await digestOf(givenText(givenBy(execution)));
-    const known = this.#store.byId(execution_id);
+    const known = this.#store.byId(execution.execution_id);
+    if (known === undefined || seen(known, Date.now()).status !== 'running') return null;
+    this.#ended(known, execution, result);
+    return (await this.#receipts.of(execution.execution_id)) ?? null;
+  }
+
+  /** From the alarm: whoever made these requests is gone without a word. */
+  check(nowMs: number): void {
+    for (const [executionId, atMs] of this.#overdueAtMs) {
+      if (nowMs < atMs) continue;
+      const known = this.#store.byId(executionId);
+      if (known === undefined) this.#overdueAtMs.delete(executionId);
+      else this.#giveUp(known, nowMs);
+    }
+  }
+
+  #giveUp(known: EdgeCallRow, nowMs: number): void {
+    const execution = seen(known, nowMs);
+    this.#ended(known, execution, givenText(givenBy(execution)));
+  }
+
+  nextMoment(): number | null {
+    return this.#overdueAtMs.size === 0 ? null : Math.min(...this.#overdueAtMs.values());
+  }
+
+  /** In one write: its end, what its receipt will say, and the event. */
+  #ended({ made }: EdgeCallRow, execution: Execution, result: EndedEdgeCall['result']): void {
+    const { execution_id, tool_name: tool, finished_at, status } = execution;
     this.#write(execution);
-    if (known?.execution.status === 'running') this.#port.ended(execution);
-    if (known?.made && isTerminal(status) && finished_at !== null) {
-      const { made } = known;
+    this.#overdueAtMs.delete(execution_id);
+    if (made !== null && isTerminal(status) && finished_at !== null) {
       const finishedAtMs = Date.parse(finished_at);
       const about = { execution_id, parent: null, tool, performed_by: 'edge' as const, status };
       this.#receipts.add({ ...about, made, finishedAtMs, result });
     }
-    const receipt = (await this.#receipts.of(execution_id)) ?? null;
+    this.#port.ended(execution);
     this.#waits.changed(execution_id);
-    return receipt;
   }
 
   /** Resolves when one that runs has ended, or after that time. */
@@ -154,7 +188,12 @@ function withoutContent(execution: Execution): Execution {
 
 /** Whoever made the request is gone without a word: it may have had its effect. */
 function seen({ execution, deadlineAtMs }: EdgeCallRow, nowMs: number): Execution {
-  if (execution.status !== 'running' || nowMs < deadlineAtMs + TERMINAL_GRACE_MS) return execution;
-  const finishedAt = new Date(deadlineAtMs + TERMINAL_GRACE_MS).toISOString();
+  const atMs = overdueAt({ deadlineAtMs });
+  if (execution.status !== 'running' || nowMs < atMs) return execution;
+  const finishedAt = new Date(atMs).toISOString();
   return { ...execution, status: 'unknown', reason: 'end_not_seen', finished_at: finishedAt };
+}
+
+function overdueAt({ deadlineAtMs }: Pick<EdgeCallRow, 'deadlineAtMs'>): number {
+  return deadlineAtMs + TERMINAL_GRACE_MS;
 }

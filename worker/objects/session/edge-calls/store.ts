@@ -8,8 +8,10 @@ import { json } from '../records.ts';
 /** So that what is asked of all of them is answered without what they gave. */
 const INDEX =
   'CREATE INDEX IF NOT EXISTS edge_call_kept ON edge_call (endedAtMs, deadlineAtMs, idempotencyKey, contentBytes)';
-/** Ended, or its deadline is past the moment that is given. */
-const OVER = '(endedAtMs IS NOT NULL OR deadlineAtMs < ?)';
+/** Rows of a former version say only in their execution that it has ended. */
+const MARK_ENDED = `
+  UPDATE edge_call SET endedAtMs = deadlineAtMs, contentBytes = LENGTH(execution)
+  WHERE endedAtMs IS NULL AND json_extract(execution, '$.status') <> 'running'`;
 
 const RowSchema = z.object({
   n: z.number(),
@@ -21,6 +23,7 @@ const RowSchema = z.object({
   /** Null for one of a former version, which has no receipt. */
   made: json(MadeCallSchema).nullable(),
 });
+const RunningSchema = z.object({ executionId: z.string(), deadlineAtMs: z.number() });
 export type EdgeCallRow = z.infer<typeof RowSchema>;
 
 export class EdgeCallStore {
@@ -34,6 +37,7 @@ export class EdgeCallStore {
     ensureColumn(this.#sql, 'edge_call', { name: 'endedAtMs', type: 'INTEGER' });
     ensureColumn(this.#sql, 'edge_call', { name: 'contentBytes', type: 'INTEGER NOT NULL DEFAULT 0' });
     this.#sql.exec(INDEX);
+    this.#sql.exec(MARK_ENDED);
   }
 
   /** Gives its number. */
@@ -95,25 +99,32 @@ export class EdgeCallStore {
     return found.toArray().map((row) => RowSchema.parse(row));
   }
 
-  /** Lets those that are over go which no key is asked for any more, but for the newest `kept` of them. */
-  deleteUnkeyedBeyond(kept: number, { overMs, keysMs }: { overMs: number; keysMs: number }): void {
+  /** Those that run. */
+  running(): { executionId: string; deadlineAtMs: number }[] {
+    return this.#sql
+      .exec('SELECT executionId, deadlineAtMs FROM edge_call WHERE endedAtMs IS NULL')
+      .toArray()
+      .map((row) => RunningSchema.parse(row));
+  }
+
+  /** Lets ended ones go that no key since then asks for, but for the newest `kept` of them. */
+  deleteUnkeyedBeyond(kept: number, sinceMs: number): void {
     this.#sql.exec(
       `DELETE FROM edge_call WHERE n IN (
-         SELECT n FROM edge_call WHERE ${OVER} AND (idempotencyKey IS NULL OR deadlineAtMs < ?)
+         SELECT n FROM edge_call WHERE endedAtMs IS NOT NULL AND (idempotencyKey IS NULL OR deadlineAtMs < ?)
          ORDER BY n DESC LIMIT -1 OFFSET ?)`,
-      overMs,
-      keysMs,
+      sinceMs,
       kept,
     );
   }
 
-  /** Lets the oldest of those that are over go until there are no more than so many. */
-  deleteBeyond(count: number, { overMs }: { overMs: number }): void {
+  /** Lets the oldest ended ones go, until there are no more than so many. */
+  deleteBeyond(count: number): void {
     const excess = Number(this.#sql.exec('SELECT COUNT(*) AS count FROM edge_call').one().count) - count;
     if (excess <= 0) return;
     this.#sql.exec(
-      `DELETE FROM edge_call WHERE n IN (SELECT n FROM edge_call WHERE ${OVER} ORDER BY n LIMIT ?)`,
-      overMs,
+      `DELETE FROM edge_call WHERE n IN (
+         SELECT n FROM edge_call WHERE endedAtMs IS NOT NULL ORDER BY n LIMIT ?)`,
       excess,
     );
   }

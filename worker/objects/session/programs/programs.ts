@@ -507,6 +507,12 @@ export class Programs {
     }
   }
 
+  /** Bytes that are kept for programs that have not ended; of the others they are with their executions. */
+  get openBytes(): number {
+    const { open } = this.#executions;
+    return open.reduce((sum, record) => sum + (this.#isOpen(record) ? this.store.keptBytes(record.n) : 0), 0);
+  }
+
   nextMoment(): number | null {
     const moments = this.#pending().flatMap(({ row }) => row.waitsUntilMs ?? []);
     return moments.length === 0 ? null : Math.min(...moments);

@@ -250,6 +250,19 @@ export class ProgramStore {
     return Number(row.shown);
   }
 
+  /** Bytes of arguments and of answers that are kept of its calls. */
+  keptBytes(n: number): number {
+    const row = this.#sql
+      .exec(
+        `SELECT COALESCE(SUM(octet_length(arguments)), 0) + COALESCE(SUM(octet_length(answer)), 0) + (
+           SELECT COALESCE(SUM(octet_length(bytes)), 0) FROM inner_call_piece WHERE id >= ?1 AND id < ?2) AS bytes
+         FROM inner_call WHERE id >= ?1 AND id < ?2`,
+        ...rangeOf(n),
+      )
+      .one();
+    return Number(row.bytes);
+  }
+
   /** The program has ended: what was kept for its sake goes. Gives how much of its calls stays. */
   letGo(n: number): number {
     const range = rangeOf(n);
