@@ -54,12 +54,21 @@ async function serve(service: Service, notices: readonly Notice[]): Promise<void
   const events = notices.filter((notice) => notice.kind === 'events');
   const ids = notices.flatMap((notice) => (notice.kind === 'deliveries' ? notice.deliveryIds : []));
   const due: Delivery[] = ids.length === 0 ? [] : await webhooks().claim(ids);
-  const deliveries = [...events.flatMap((notice) => deliveriesOf(notice, endpoints)), ...due];
-  const settled = await deliver({ configuration, tenant, endpoints }, deliveries);
-  const told = settled.filter((one) => isToTell(one, endpoints));
-  if (told.length > 0) await webhooks().settle(tenant, told);
-  // Only now: what is delivered, or written down, need not be sent again.
-  await Promise.all(events.map((notice) => acknowledge(service, notice)));
+  const tell = async (settled: readonly Settled[]): Promise<void> => {
+    const told = settled.filter((one) => isToTell(one, endpoints));
+    if (told.length > 0) await webhooks().settle(tenant, told);
+  };
+  await deliver({ configuration, tenant, endpoints }, [
+    { deliveries: due, settle: tell },
+    ...events.map((notice) => ({
+      deliveries: deliveriesOf(notice, endpoints),
+      settle: async (settled: readonly Settled[]): Promise<void> => {
+        await tell(settled);
+        // Only now: what is delivered, or written down, need not be sent again.
+        await acknowledge(service, notice);
+      },
+    })),
+  ]);
 }
 
 function deliveriesOf(

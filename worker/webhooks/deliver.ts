@@ -8,6 +8,8 @@ import { openCallback, openWebhookSecrets } from './secrets.ts';
 
 /** Attempts at one endpoint at once. */
 const LANES = 4;
+/** No attempt begins later: with the last of them all is over before the senders of the events send them again. */
+const PATIENCE_MS = 15_000;
 
 export interface Delivery {
   deliveryId?: number | undefined;
@@ -21,34 +23,60 @@ export interface DeliveryContext {
   endpoints: ReadonlyMap<string, Endpoint>;
 }
 
-/** Resolves with what became of each. */
-export async function deliver(context: DeliveryContext, deliveries: readonly Delivery[]): Promise<Settled[]> {
-  const byTarget = Map.groupBy(deliveries, ({ target }) =>
-    'webhookId' in target ? target.webhookId : target.callback.holder,
-  );
-  const settled = await Promise.all([...byTarget.values()].map((group) => deliverTo(context, group)));
-  return settled.flat();
+/** Deliveries that belong together: `settle` hears what became of them as soon as all of them are over. */
+export interface Consignment {
+  deliveries: readonly Delivery[];
+  settle: (settled: readonly Settled[]) => Promise<void>;
 }
 
-async function deliverTo(context: DeliveryContext, group: readonly Delivery[]): Promise<Settled[]> {
+interface Waiting extends PromiseWithResolvers<Settled> {
+  delivery: Delivery;
+}
+
+/** Resolves when all is settled; rejects then where some of it could not be. */
+export async function deliver(context: DeliveryContext, consignments: readonly Consignment[]): Promise<void> {
+  const all: Waiting[] = [];
+  const settling = consignments.map(async ({ deliveries, settle }) => {
+    const own = deliveries.map((delivery) => ({ delivery, ...Promise.withResolvers<Settled>() }));
+    all.push(...own);
+    await settle(await Promise.all(own.map(({ promise }) => promise)));
+  });
+  const untilMs = Date.now() + PATIENCE_MS;
+  const byTarget = Map.groupBy(all, ({ delivery: { target } }) =>
+    'webhookId' in target ? target.webhookId : target.callback.holder,
+  );
+  for (const group of byTarget.values()) {
+    deliverTo(context, group, untilMs).catch((error: unknown) => {
+      for (const { reject } of group) reject(error);
+    });
+  }
+  const failed = (await Promise.allSettled(settling)).find(({ status }) => status === 'rejected');
+  if (failed?.status === 'rejected') throw failed.reason;
+}
+
+async function deliverTo(
+  context: DeliveryContext,
+  group: readonly Waiting[],
+  untilMs: number,
+): Promise<void> {
   const [first] = group;
-  const receiver = first === undefined ? undefined : await receiverOf(context, first.target);
-  const settled: Settled[] = [];
+  const receiver = first === undefined ? undefined : await receiverOf(context, first.delivery.target);
   let next = 0;
   let isHeld = false;
   const work = async (): Promise<void> => {
-    for (let delivery = group[next]; delivery !== undefined; delivery = group[next]) {
+    for (let waiting = group[next]; waiting !== undefined; waiting = group[next]) {
+      const { delivery, resolve } = waiting;
       next += 1;
+      isHeld ||= Date.now() >= untilMs;
       const isTried = receiver !== undefined && !isHeld && !isHeldAlready(context, delivery);
       const outcome = isTried
         ? await attempt(receiver, delivery.event, webhookAddressRules(context.configuration))
         : ('held' as const);
       if (outcome !== 'held' && !outcome.delivered) isHeld = true;
-      settled.push({ ...delivery, outcome });
+      resolve({ ...delivery, outcome });
     }
   };
   await Promise.all(Array.from({ length: Math.min(LANES, group.length) }, work));
-  return settled;
 }
 
 /** What has waited is tried though its endpoint is held: that is how it comes back. */

@@ -3,6 +3,7 @@ import { createExecutionContext, runDurableObjectAlarm } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { ProgramSchema } from '../../../shared/code-mode.ts';
+import { type Event, EventSchema } from '../../../shared/event.ts';
 import { ExecutionSchema } from '../../../shared/execution.ts';
 import { newId } from '../../../shared/ids.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
@@ -84,13 +85,38 @@ function at(received: readonly Received[], index: number): Received {
   return found;
 }
 
+function finishedEvent(sessionId: string, n: number): Event {
+  const data = {
+    session_id: sessionId,
+    execution_id: newId('exe'),
+    tool_name: 'shell',
+    status: 'succeeded',
+    exit_code: 0,
+    signal: null,
+    reason: null,
+    error: null,
+    state_lost: false,
+    stdout_bytes: 0,
+    stderr_bytes: 0,
+    started_at: null,
+    finished_at: null,
+    duration_ms: null,
+  };
+  const head = { id: newId('evt'), n, type: 'execution.finished', timestamp: new Date().toISOString() };
+  return EventSchema.parse({ ...head, data });
+}
+
 let aheadMs = 0;
 
-/** So much later the object looks at what is due. */
-async function later(ms: number): Promise<void> {
+function passTime(ms: number): void {
   vi.useRealTimers();
   aheadMs += ms;
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + aheadMs });
+}
+
+/** So much later the object looks at what is due. */
+async function later(ms: number): Promise<void> {
+  passTime(ms);
   await runDurableObjectAlarm(env.WEBHOOKS.get(env.WEBHOOKS.idFromName(tenant)));
 }
 
@@ -375,6 +401,28 @@ describe('a webhook', () => {
     expect(performance.now() - sinceMs).toBeLessThan(9_000);
     expect(slow.received.length).toBeGreaterThan(0);
   }, 20_000);
+
+  test('that takes its time is sent later what it had no time for', async () => {
+    const sessionId = await open();
+    const { webhook_id } = await create({ events: ['execution.finished'] });
+    receiver.always = () => {
+      // Longer than a batch may take.
+      passTime(16_000);
+      return new Response(null, { status: 204 });
+    };
+    const events = Array.from({ length: 8 }, (_, index) => ({
+      event: finishedEvent(sessionId, index + 1),
+      callback: null,
+    }));
+    const origin = { kind: 'session', sessionId } as const;
+    await env.NOTICES.send({ kind: 'events', tenant, origin, labels: {}, events }, { contentType: 'json' });
+    await vi.waitFor(async () => expect((await read(webhook_id)).waiting).toBe(4), { timeout: 10_000 });
+    expect(receiver.received).toHaveLength(4);
+    receiver.always = undefined;
+    await later(30_000);
+    await vi.waitFor(async () => expect((await read(webhook_id)).waiting).toBe(0), { timeout: 10_000 });
+    expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(8);
+  });
 
   test('is signed with both secrets while a rotation goes on, and then with the new one', async () => {
     const { webhook_id, secret: former } = await create({ events: ['execution.finished'] });
