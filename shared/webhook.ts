@@ -8,6 +8,8 @@ import { parseLabelSelector } from './session.ts';
 export const MAX_WEBHOOKS = 32;
 /** Deliveries of a tenant that wait to be tried again. */
 export const MAX_WAITING_DELIVERIES = 10_000;
+/** So that callbacks, each of an address of its own, leave room for webhooks. */
+export const MAX_WAITING_CALLBACKS = MAX_WAITING_DELIVERIES / 2;
 /** How long the secret before a rotation still signs, if nothing else is said. */
 export const DEFAULT_FORMER_SECRET_S = 86_400;
 export const MAX_FORMER_SECRET_S = 7 * 86_400;

@@ -25,6 +25,8 @@ const JITTER = 0.2;
 export const FAILURES_TO_HOLD = 5;
 /** … and not more often than this. */
 export const PROBE_INTERVAL_MS = 30 * SECOND_MS;
+/** Longer than all waits together: what has been here for so long is given up, however often it was tried. */
+export const MAX_WAITING_MS = 30 * HOUR_MS;
 /** What was not tried because another message had just failed there. */
 export const HELD_BACK_MS = 5 * SECOND_MS;
 

@@ -11,6 +11,7 @@ import { SessionSchema } from '../../../shared/session.ts';
 import {
   CreatedWebhookSchema,
   CreateWebhookSchema,
+  MAX_WAITING_DELIVERIES,
   WebhookListSchema,
   WebhookPingSchema,
   WebhookSchema,
@@ -19,7 +20,7 @@ import { WorkflowSchema } from '../../../shared/workflow.ts';
 import { createApp } from '../../../worker/app.ts';
 import { configurationOf } from '../../../worker/configuration.ts';
 import type { Env } from '../../../worker/env.ts';
-import { MAX_ATTEMPTS } from '../../../worker/webhooks/schedule.ts';
+import { MAX_ATTEMPTS, waitAfter } from '../../../worker/webhooks/schedule.ts';
 import { sealWebhookSecrets } from '../../../worker/webhooks/secrets.ts';
 import { newWebhookSecret } from '../../../worker/webhooks/signature.ts';
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
@@ -36,10 +37,13 @@ let internet: Internet;
 let receiver: Receiver;
 let tenant: string;
 let tenants = 0;
+/** How far the time of the test is ahead. */
+let aheadMs = 0;
 
 const token = (sub = 'alice', of = tenant) => tokenOf({ claims: { tenant: of, sub } });
 
 beforeEach(async () => {
+  aheadMs = 0;
   tenants += 1;
   tenant = `hooked-${tenants}`;
   internet = new Internet();
@@ -106,7 +110,15 @@ function finishedEvent(sessionId: string, n: number): Event {
   return EventSchema.parse({ ...head, data });
 }
 
-let aheadMs = 0;
+/** In one message of the queue. */
+async function sendEvents(sessionId: string, events: readonly Event[]): Promise<void> {
+  const outgoing = events.map((event) => ({ event, callback: null }));
+  const origin = { kind: 'session', sessionId } as const;
+  await env.NOTICES.send(
+    { kind: 'events', tenant, origin, labels: {}, events: outgoing },
+    { contentType: 'json' },
+  );
+}
 
 function passTime(ms: number): void {
   vi.useRealTimers();
@@ -337,7 +349,7 @@ describe('a webhook', () => {
     await shell(sessionId);
     let lastAt: string | undefined;
     for (let attempts = 1; attempts <= MAX_ATTEMPTS; attempts += 1) {
-      if (attempts > 1) await later(DAY_MS);
+      if (attempts > 1) await later(waitAfter(attempts - 1, 1) ?? 0);
       await vi.waitFor(
         async () => {
           const { last_error } = await read(webhook_id);
@@ -355,6 +367,67 @@ describe('a webhook', () => {
     const ping = await api('POST', `/v1/webhooks/${webhook_id}/ping`, { token: await token() });
     expect(WebhookPingSchema.parse(ping.json)).toMatchObject({ delivered: true, status_code: 204 });
     expect(await read(webhook_id)).toMatchObject({ status: 'active', last_error: null });
+  }, 60_000);
+
+  test('that fails again and again is tried once in half a minute, however much waits', async () => {
+    const sessionId = await open();
+    const { webhook_id } = await create({ events: ['execution.finished'] });
+    const witness = new Receiver(internet, 'witness.example.com');
+    await create({ url: witness.url, events: ['execution.finished'] });
+    receiver.always = () => new Response(null, { status: 503 });
+    const failed = { delivered: false, statusCode: 503, message: 'failed', isGone: false } as const;
+    await env.WEBHOOKS.getByName(tenant).settle(
+      tenant,
+      Array.from({ length: 120 }, (_, index) => ({
+        event: finishedEvent(sessionId, index + 1),
+        target: { webhookId: webhook_id },
+        outcome: index < 5 ? failed : 'held',
+      })),
+    );
+    await later(60_000);
+    for (let count = 0; count < 3; count += 1) await later(1);
+    await sendEvents(sessionId, [finishedEvent(sessionId, 121)]);
+    await vi.waitFor(() => expect(witness.received).toHaveLength(1), { timeout: 10_000 });
+    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
+    await later(30_000);
+    await vi.waitFor(() => expect(receiver.received).toHaveLength(2), { timeout: 10_000 });
+  });
+
+  test('is not sent what has waited for more than a day', async () => {
+    const sessionId = await open();
+    const { webhook_id } = await create({ events: ['execution.finished'] });
+    const target = { webhookId: webhook_id };
+    const settled = [1, 2].map((n) => ({
+      event: finishedEvent(sessionId, n),
+      target,
+      outcome: 'held' as const,
+    }));
+    await env.WEBHOOKS.getByName(tenant).settle(tenant, settled);
+    expect(await read(webhook_id)).toMatchObject({ status: 'active', waiting: 2 });
+    await later(31 * 3_600_000);
+    expect(await read(webhook_id)).toMatchObject({ status: 'failing', waiting: 0 });
+    expect(receiver.received).toEqual([]);
+  });
+
+  test('has room for what waits for it, however many callbacks wait', async () => {
+    const sessionId = await open();
+    const { webhook_id } = await create({ events: ['execution.finished'] });
+    const webhooks = env.WEBHOOKS.getByName(tenant);
+    const callback = { url: receiver.url, secret: 'sealed', holder: 'holder' };
+    // A line for each that is given up; and none of them is due before the test is over.
+    vi.spyOn(console, 'warn').mockImplementation(() => {});
+    passTime(3_600_000);
+    for (let chunk = 0; chunk < 4; chunk += 1) {
+      const settled = Array.from({ length: MAX_WAITING_DELIVERIES / 4 }, (_, index) => ({
+        event: finishedEvent(sessionId, index + 1),
+        target: { callback },
+        outcome: 'held' as const,
+      }));
+      await webhooks.settle(tenant, settled);
+    }
+    const event = finishedEvent(sessionId, 1);
+    await webhooks.settle(tenant, [{ event, target: { webhookId: webhook_id }, outcome: 'held' }]);
+    expect(await read(webhook_id)).toMatchObject({ status: 'active', waiting: 1 });
   }, 60_000);
 
   test('is disabled by a 410, with all that waits for it', async () => {
@@ -410,12 +483,8 @@ describe('a webhook', () => {
       passTime(16_000);
       return new Response(null, { status: 204 });
     };
-    const events = Array.from({ length: 8 }, (_, index) => ({
-      event: finishedEvent(sessionId, index + 1),
-      callback: null,
-    }));
-    const origin = { kind: 'session', sessionId } as const;
-    await env.NOTICES.send({ kind: 'events', tenant, origin, labels: {}, events }, { contentType: 'json' });
+    const events = Array.from({ length: 8 }, (_, index) => finishedEvent(sessionId, index + 1));
+    await sendEvents(sessionId, events);
     await vi.waitFor(async () => expect((await read(webhook_id)).waiting).toBe(4), { timeout: 10_000 });
     expect(receiver.received).toHaveLength(4);
     receiver.always = undefined;

@@ -3,12 +3,19 @@ import { DurableObject } from 'cloudflare:workers';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import {
   type CreateWebhook,
+  MAX_WAITING_CALLBACKS,
   MAX_WAITING_DELIVERIES,
   MAX_WEBHOOKS,
   type Webhook,
 } from '../../../shared/webhook.ts';
 import type { Env } from '../../env.ts';
-import { FAILURES_TO_HOLD, HELD_BACK_MS, PROBE_INTERVAL_MS, waitAfter } from '../../webhooks/schedule.ts';
+import {
+  FAILURES_TO_HOLD,
+  HELD_BACK_MS,
+  MAX_WAITING_MS,
+  PROBE_INTERVAL_MS,
+  waitAfter,
+} from '../../webhooks/schedule.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
 import type { AttemptOutcome, Due, Endpoint, NewWebhook, Settled, Target, WebhooksPort } from './port.ts';
 import { type DeliveryRow, type WebhookRow, WebhookStore } from './store.ts';
@@ -51,6 +58,7 @@ export class WebhooksObject extends DurableObject<Env> implements WebhooksPort {
       formerUntilMs: null,
       ...RESTED,
       successAtMs: null,
+      nextProbeAtMs: 0,
       createdAtMs: nowMs,
       updatedAtMs: nowMs,
     });
@@ -178,21 +186,40 @@ export class WebhooksObject extends DurableObject<Env> implements WebhooksPort {
     attempts: number;
   }): void {
     const waitMs = attempts === 0 ? HELD_BACK_MS : waitAfter(attempts, Math.random());
-    const isRoom = waiting !== undefined || this.#store.waitingInAll() < MAX_WAITING_DELIVERIES;
+    const isRoom = waiting !== undefined || this.#hasRoom(target);
     if (waitMs === null || !isRoom) {
       this.#forget(waiting);
-      if (webhook !== undefined) this.#store.update(webhook.webhookId, { isFailing: true });
-      const name = 'webhookId' in target ? target.webhookId : null;
-      logWarning('delivery_given_up', { event_id: event.id, webhook_id: name, attempts, is_room: isRoom });
+      this.#givenUp(webhook, { event_id: event.id, attempts, is_room: isRoom });
       return;
     }
-    const nextAtMs = Date.now() + waitMs;
+    const nowMs = Date.now();
+    const nextAtMs = nowMs + waitMs;
     if (waiting !== undefined) {
       this.#store.setAttempts(waiting.deliveryId, Math.max(attempts, waiting.attempts), nextAtMs);
       return;
     }
     const callback = 'callback' in target ? target.callback : null;
-    this.#store.insertDelivery({ target: nameOf(target), callback, event, attempts, nextAtMs });
+    this.#store.insertDelivery({
+      target: nameOf(target),
+      callback,
+      event,
+      attempts,
+      nextAtMs,
+      createdAtMs: nowMs,
+    });
+  }
+
+  #hasRoom(target: Target): boolean {
+    if ('callback' in target && this.#store.waitingCallbacks() >= MAX_WAITING_CALLBACKS) return false;
+    return this.#store.waitingInAll() < MAX_WAITING_DELIVERIES;
+  }
+
+  #givenUp(
+    webhook: WebhookRow | undefined,
+    facts: { event_id: string; attempts: number; is_room: boolean },
+  ): void {
+    if (webhook !== undefined) this.#store.update(webhook.webhookId, { isFailing: true });
+    logWarning('delivery_given_up', { ...facts, webhook_id: webhook?.webhookId ?? null });
   }
 
   #forget(waiting: DeliveryRow | undefined): void {
@@ -225,28 +252,38 @@ export class WebhooksObject extends DurableObject<Env> implements WebhooksPort {
     await this.#setAlarm();
   }
 
-  /** What is due goes on the queue; to where messages fail again and again, one at a time. */
+  /** What is due goes on the queue; to where messages fail again and again, one in each interval. */
   override async alarm(): Promise<void> {
     const nowMs = Date.now();
     const tenant = this.#store.tenant();
-    const due = this.#store.due(nowMs, MAX_DUE_AT_ONCE);
-    if (tenant === null || due.length === 0) return this.#setAlarm();
-    const probed = new Set<string>();
-    const [send, later]: [number[], number[]] = [[], []];
-    for (const { deliveryId, target } of due) {
-      const isHeld = (this.#store.find(target)?.failures ?? 0) >= FAILURES_TO_HOLD;
-      (isHeld && probed.has(target) ? later : send).push(deliveryId);
-      probed.add(target);
-    }
+    const due = tenant === null ? [] : this.#store.due(nowMs, MAX_DUE_AT_ONCE);
+    const send = due.filter((row) => this.#isToSend(row, nowMs)).map(({ deliveryId }) => deliveryId);
     this.#store.setNext(send, nowMs + LEASE_MS);
-    this.#store.setNext(later, nowMs + PROBE_INTERVAL_MS);
     await this.#setAlarm();
+    if (tenant === null || send.length === 0) return;
     try {
       await this.env.NOTICES.send({ kind: 'deliveries', tenant, deliveryIds: send }, { contentType: 'json' });
     } catch (error: unknown) {
       // They are due again when their lease is over.
       logWarning('deliveries_not_sent', { count: send.length, detail: messageOf(error) });
     }
+  }
+
+  /** Otherwise it waits for longer, or is given up. */
+  #isToSend({ deliveryId, target, event, attempts, createdAtMs }: DeliveryRow, nowMs: number): boolean {
+    const webhook = this.#store.find(target);
+    if (createdAtMs !== null && createdAtMs + MAX_WAITING_MS <= nowMs) {
+      this.#store.deleteDelivery(deliveryId);
+      this.#givenUp(webhook, { event_id: event.id, attempts, is_room: true });
+      return false;
+    }
+    if (webhook === undefined || webhook.failures < FAILURES_TO_HOLD) return true;
+    if (webhook.nextProbeAtMs > nowMs) {
+      this.#store.postpone(target, { nowMs, untilMs: webhook.nextProbeAtMs });
+      return false;
+    }
+    this.#store.update(target, { nextProbeAtMs: nowMs + PROBE_INTERVAL_MS });
+    return true;
   }
 
   async #setAlarm(): Promise<void> {

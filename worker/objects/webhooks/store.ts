@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { SealedCallbackSchema } from '../../../shared/callback.ts';
 import { EventSchema, WebhookEventTypeSchema } from '../../../shared/event.ts';
 import { WebhookIdSchema } from '../../../shared/ids.ts';
+import { ensureColumn } from '../columns.ts';
 import { Flag, json } from '../session/records.ts';
 
 const SCHEMA = `
@@ -21,6 +22,7 @@ CREATE TABLE IF NOT EXISTS delivery (
   UNIQUE (target, eventId)
 );
 CREATE INDEX IF NOT EXISTS delivery_by_time ON delivery (nextAtMs);
+CREATE INDEX IF NOT EXISTS delivery_of_callback ON delivery (deliveryId) WHERE callback IS NOT NULL;
 `;
 
 const WebhookRowSchema = z.object({
@@ -40,6 +42,8 @@ const WebhookRowSchema = z.object({
   errorMessage: z.string().nullable(),
   errorStatus: z.number().nullable(),
   successAtMs: z.number().nullable(),
+  /** As long as it is held nothing is tried there before. */
+  nextProbeAtMs: z.number(),
   createdAtMs: z.number(),
   updatedAtMs: z.number(),
 });
@@ -52,6 +56,8 @@ const DeliveryRowSchema = z.object({
   event: json(EventSchema),
   attempts: z.number(),
   nextAtMs: z.number(),
+  /** Null in rows of a former version. */
+  createdAtMs: z.number().nullable(),
 });
 export type DeliveryRow = z.infer<typeof DeliveryRowSchema>;
 
@@ -61,6 +67,8 @@ export class WebhookStore {
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
     this.#sql.exec(SCHEMA);
+    ensureColumn(this.#sql, 'webhook', { name: 'nextProbeAtMs', type: 'INTEGER NOT NULL DEFAULT 0' });
+    ensureColumn(this.#sql, 'delivery', { name: 'createdAtMs', type: 'INTEGER' });
   }
 
   /** Whose they are; null before anybody said so. */
@@ -115,7 +123,8 @@ export class WebhookStore {
   /** One event waits once for each target, however often it came here. */
   insertDelivery(row: Omit<DeliveryRow, 'deliveryId'>): void {
     this.#sql.exec(
-      `INSERT INTO delivery (target, callback, eventId, event, attempts, nextAtMs) VALUES (?, ?, ?, ?, ?, ?)
+      `INSERT INTO delivery (target, callback, eventId, event, attempts, nextAtMs, createdAtMs)
+       VALUES (?, ?, ?, ?, ?, ?, ?)
        ON CONFLICT (target, eventId) DO NOTHING`,
       row.target,
       row.callback === null ? null : JSON.stringify(row.callback),
@@ -123,6 +132,7 @@ export class WebhookStore {
       JSON.stringify(row.event),
       row.attempts,
       row.nextAtMs,
+      row.createdAtMs,
     );
   }
 
@@ -154,16 +164,22 @@ export class WebhookStore {
     this.#sql.exec('UPDATE delivery SET nextAtMs = ?1 WHERE target = ?2 AND nextAtMs > ?1', nextAtMs, target);
   }
 
+  /** All that is due for the target. */
+  postpone(target: string, { nowMs, untilMs }: { nowMs: number; untilMs: number }): void {
+    this.#sql.exec(
+      'UPDATE delivery SET nextAtMs = ? WHERE target = ? AND nextAtMs <= ?',
+      untilMs,
+      target,
+      nowMs,
+    );
+  }
+
   /** Oldest first. */
-  due(nowMs: number, limit: number): { deliveryId: number; target: string }[] {
+  due(nowMs: number, limit: number): DeliveryRow[] {
     return this.#sql
-      .exec(
-        'SELECT deliveryId, target FROM delivery WHERE nextAtMs <= ? ORDER BY nextAtMs LIMIT ?',
-        nowMs,
-        limit,
-      )
+      .exec('SELECT * FROM delivery WHERE nextAtMs <= ? ORDER BY nextAtMs, deliveryId LIMIT ?', nowMs, limit)
       .toArray()
-      .map((row) => DeliveryRowSchema.pick({ deliveryId: true, target: true }).parse(row));
+      .map((row) => DeliveryRowSchema.parse(row));
   }
 
   nextAtMs(): number | null {
@@ -174,6 +190,12 @@ export class WebhookStore {
   waiting(target: string): number {
     return Number(
       this.#sql.exec('SELECT COUNT(*) AS count FROM delivery WHERE target = ?', target).one().count,
+    );
+  }
+
+  waitingCallbacks(): number {
+    return Number(
+      this.#sql.exec('SELECT COUNT(*) AS count FROM delivery WHERE callback IS NOT NULL').one().count,
     );
   }
 
