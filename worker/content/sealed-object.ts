@@ -11,13 +11,27 @@ import { ByteCutter } from './byte-cutter.ts';
 import { openSegment, SEAL_BYTES, sealSegment } from './sealed-segment.ts';
 
 const SEGMENT_BYTES = 1_048_576;
-/** Parts of an upload have one size and are at least 5 MiB. */
-const SEGMENTS_PER_PART = 8;
+/** Parts of an upload have one size and are at least 5 MiB: the least, because as much of each upload is in memory. */
+const SEGMENTS_PER_PART = 5;
+/** A source that brings nothing for so long is given up. */
+const SILENCE_MS = 30_000;
+const LOOK_MS = 1_000;
+/** No file takes longer to be stored, however slowly it comes. */
+export const MAX_STORING_MS = 90 * 60_000;
 
 export interface SealedPlace {
   /** Of the object in R2. */
   objectKey: string;
   key: CryptoKey;
+}
+
+export interface SealedSource {
+  body: ReadableStream<Uint8Array> | null;
+  maxBytes: number;
+  /** Since when the file is being made. */
+  begunAtMs: number;
+  /** Called whenever bytes have come. */
+  heard: () => void;
 }
 
 export interface StoredFacts {
@@ -29,7 +43,7 @@ export interface StoredFacts {
 export async function storeSealed(
   bucket: R2Bucket,
   place: SealedPlace,
-  source: { body: ReadableStream<Uint8Array> | null; maxBytes: number },
+  source: SealedSource,
 ): Promise<Outcome<StoredFacts>> {
   const upload = new Upload(bucket, place);
   try {
@@ -38,20 +52,20 @@ export async function storeSealed(
     return stored;
   } catch (error: unknown) {
     await upload.abort();
-    if (error instanceof SourceError) return failure('transfer_failed', 'the bytes ended before their end');
+    if (error instanceof SourceError) return failure('transfer_failed', error.message);
     logWarning('content_not_stored', { detail: messageOf(error) });
     return failure('storage_unavailable', 'the storage does not answer', { retry_after_s: 2 });
   }
 }
 
-/** The stream that was to be stored broke off. */
+/** The stream that was to be stored broke off, or is too slow. */
 class SourceError extends Error {
   override name = 'SourceError';
 }
 
 async function pump(
   upload: Upload,
-  { body, maxBytes }: { body: ReadableStream<Uint8Array> | null; maxBytes: number },
+  { body, maxBytes, begunAtMs, heard }: SealedSource,
 ): Promise<Outcome<StoredFacts>> {
   const reader = body?.getReader();
   const digest = new crypto.DigestStream('SHA-256');
@@ -59,10 +73,9 @@ async function pump(
   const cutter = new ByteCutter(SEGMENT_BYTES);
   let bytes = 0;
   while (reader !== undefined) {
-    const { done, value } = await reader.read().catch(() => {
-      throw new SourceError();
-    });
+    const { done, value } = await readOn(reader, begunAtMs);
     if (done) break;
+    heard();
     bytes += value.length;
     if (bytes > maxBytes) {
       await reader.cancel().catch(() => undefined);
@@ -76,6 +89,34 @@ async function pump(
   await upload.complete();
   await digesting.close();
   return success({ bytes, sha256: hex(new Uint8Array(await digest.digest)) });
+}
+
+async function readOn(
+  reader: ReadableStreamDefaultReader<Uint8Array>,
+  begunAtMs: number,
+): Promise<ReadableStreamReadResult<Uint8Array>> {
+  const sinceMs = Date.now();
+  const { promise: silence, reject } = Promise.withResolvers<never>();
+  const look = setInterval(() => {
+    if (Date.now() - sinceMs > SILENCE_MS) {
+      reject(new SourceError(`nothing came for ${SILENCE_MS / 1_000} s`));
+    }
+  }, LOOK_MS);
+  const next = reader.read().catch(() => {
+    throw new SourceError('the bytes ended before their end');
+  });
+  try {
+    const read = await Promise.race([next, silence]);
+    if (Date.now() - begunAtMs > MAX_STORING_MS) {
+      throw new SourceError(`the bytes took longer than ${MAX_STORING_MS / 60_000} minutes`);
+    }
+    return read;
+  } catch (error: unknown) {
+    void reader.cancel().catch(() => undefined);
+    throw error;
+  } finally {
+    clearInterval(look);
+  }
 }
 
 /** What fits a part is put at once; beyond it an upload of several parts begins. */

@@ -3,6 +3,7 @@ import { DurableObject } from 'cloudflare:workers';
 import { type Artifact, type ArtifactList, MAX_ARTIFACT_URL_LIFETIME_S } from '../../../shared/artifact.ts';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import { artifactObjectKey } from '../../artifacts/place.ts';
+import { MAX_STORING_MS } from '../../content/sealed-object.ts';
 import type { Env } from '../../env.ts';
 import { logWarning, messageOf } from '../log.ts';
 import { StorageBook } from '../storage-book.ts';
@@ -12,7 +13,7 @@ import { ArtifactsStore, artifactView } from './store.ts';
 /** Of one tenant, those that are being made included. */
 export const MAX_ARTIFACTS = 10_000;
 /** An upload that has not ended by then never will. */
-const STALE_AFTER_MS = 2 * 3_600_000;
+const STALE_AFTER_MS = MAX_STORING_MS + 1_800_000;
 /** By then no address for an upload lives that was good for this id. */
 const SWEPT_KEPT_MS = 2 * MAX_ARTIFACT_URL_LIFETIME_S * 1_000;
 const SWEEP_AT_ONCE = 100;
