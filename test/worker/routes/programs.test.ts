@@ -514,6 +514,33 @@ describe('waiting', () => {
     await until(program.program_id, ({ status }) => status === 'succeeded');
   });
 
+  test('lost before its grant was signed leaves nothing behind, and runs once when it is asked for again', async () => {
+    const headers = { 'Idempotency-Key': 'once' };
+    const asked = { headers, token: await token(), body: { language: 'python', code: 'x', detach: true } };
+    const sign = crypto.subtle.sign.bind(crypto.subtle);
+    let isGranting = false;
+    const signed = vi.spyOn(crypto.subtle, 'sign').mockImplementation((algorithm, ...given) => {
+      if (algorithm === 'HMAC') return sign(algorithm, ...given);
+      isGranting = true;
+      return new Promise(() => undefined);
+    });
+    // Who asked is gone too.
+    void api('POST', path(), asked).catch(() => undefined);
+    await vi.waitFor(() => expect(isGranting).toBe(true));
+    signed.mockRestore();
+    await runInDurableObject(stubOf(), (_, { storage }) => storage.sync());
+    await abortAllDurableObjects();
+    await host.session(sessionId).connect();
+    const again = await api('POST', path(), asked);
+    expect(again.status, again.text).toBe(202);
+    await host.until(() => running.length === 1);
+    const { program_id } = ProgramSchema.parse(again.json);
+    expect(running[0]?.id).toBe(program_id);
+    await running[0]?.finish();
+    await until(program_id, ({ status }) => status === 'succeeded');
+    expect(running).toHaveLength(1);
+  });
+
   test('a call of a gateway tool whose end an abort took is unknown, unless it may be repeated', async () => {
     await register(FETCH);
     await register({ ...FETCH, name: 'again', side_effects: ['read', 'idempotent'] });

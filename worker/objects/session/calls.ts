@@ -1,13 +1,12 @@
 /** Calls of the API that concern executions. */
 import { type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
 import { type EventCursor, type Execution, parseCursor } from '../../../shared/execution.ts';
-import type { Relay } from '../../../shared/grant.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
 import type { Caller } from '../caller.ts';
 import { isOver } from './agenda.ts';
 import { notFound } from './creation.ts';
 import { eventStream } from './event-stream.ts';
-import type { Arguments } from './executions.ts';
+import type { Taking } from './executions.ts';
 import type { ExecuteInput } from './port.ts';
 import type { ExecutionRecord, SessionRecord } from './records.ts';
 import type { SessionRuntime } from './runtime.ts';
@@ -20,7 +19,7 @@ import { isOwner } from './session-row.ts';
 export async function accept(
   runtime: SessionRuntime,
   input: ExecuteInput,
-  given: { arguments: Arguments; relay: Relay; onAccepted?: (record: ExecutionRecord) => void },
+  taking: Taking,
 ): Promise<Outcome<ExecutionRecord>> {
   const key = input.idempotency?.key ?? null;
   for (;;) {
@@ -31,24 +30,21 @@ export async function accept(
     await admitting;
   }
   const admission = runtime.account.admission(input.body.timeout_ms, key);
-  if (admission === null)
-    return take(runtime, runtime.executions.accept(input, given.arguments, given.relay), given);
+  if (admission === null) return take(runtime, runtime.executions.accept(input, taking));
   const admitted = await admission;
   if (!admitted.ok) return admitted;
   // What was so before the tenant was asked need not be so any more.
   const former = formerCall(runtime, input);
-  const accepted = former ?? runtime.executions.accept(input, given.arguments, given.relay);
+  const accepted = former ?? runtime.executions.accept(input, taking);
   admitted.value.settled(former === undefined && accepted.ok);
-  return former ?? take(runtime, accepted, given);
+  return former ?? take(runtime, accepted);
 }
 
 async function take(
   runtime: SessionRuntime,
   accepted: Outcome<ExecutionRecord>,
-  { onAccepted }: { onAccepted?: (record: ExecutionRecord) => void },
 ): Promise<Outcome<ExecutionRecord>> {
   if (!accepted.ok) return accepted;
-  onAccepted?.(accepted.value);
   await runtime.dispatch.take(accepted.value);
   return accepted;
 }

@@ -54,6 +54,13 @@ export interface Arguments {
   sha256: string;
 }
 
+/** How an execution is taken in. `storing`: its row is being written; what else of it belongs to the same write. */
+export interface Taking {
+  arguments: Arguments;
+  relay: Relay;
+  storing?: (record: ExecutionRecord) => void;
+}
+
 export interface ExecutionsPort {
   /** Highest frame of the host that is taken in: written with each end. */
   lastSeq(): number;
@@ -80,8 +87,8 @@ export class Executions {
   readonly #history: History;
   readonly #waiters = new Waiters();
   readonly #unwritten = new Set<ExecutionRecord>();
-  /** Accepted and not in a row yet: written with its grant, before anybody is told of it. */
-  readonly #rowless = new Set<ExecutionRecord>();
+  /** Accepted and not in a row yet, and what is written with it: with its grant, before anybody is told of it. */
+  readonly #rowless = new Map<ExecutionRecord, Taking['storing']>();
   #open: ExecutionRecord[];
   #lastNumber: number;
 
@@ -123,7 +130,7 @@ export class Executions {
   }
 
   /** Takes a new execution in; the queue is bounded. The caller sees to it that its row is written. */
-  accept(input: ExecuteInput, given: Arguments, relay: Relay): Outcome<ExecutionRecord> {
+  accept(input: ExecuteInput, { arguments: given, relay, storing }: Taking): Outcome<ExecutionRecord> {
     const tool = ToolNameSchema.safeParse(input.body.tool_name);
     if (!tool.success) return failure('tool_not_found', `there is no tool ${input.body.tool_name}`);
     const queued = this.#open.filter(({ status }) => status === 'queued').length;
@@ -150,7 +157,7 @@ export class Executions {
       admitMs: Math.max(0, nowMs - input.admittedMs),
       rollback: this.#mayBeTakenBack(input),
     };
-    this.#rowless.add(record);
+    this.#rowless.set(record, storing);
     this.#add(record);
     return success(record);
   }
@@ -232,9 +239,13 @@ export class Executions {
 
   /** Writes the row of an execution that has none yet. */
   store(record: ExecutionRecord): void {
+    const storing = this.#rowless.get(record);
     if (!this.#rowless.delete(record)) return;
-    this.#store.insertExecution(record);
-    this.#port.storing(record);
+    this.#store.transaction(() => {
+      this.#store.insertExecution(record);
+      storing?.(record);
+      this.#port.storing(record);
+    });
   }
 
   find(executionId: string): ExecutionRecord | undefined {

@@ -141,7 +141,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     return accept(this.#parts, input, {
       arguments: { text, sha256 },
       relay: isKept ? 'kept' : read,
-      onAccepted: ({ executionId }) => this.#parts.events.wantsCallback(executionId, input.callback ?? null),
+      storing: ({ executionId }) => this.#parts.events.wantsCallback(executionId, input.callback ?? null),
     });
   }
 

@@ -24,7 +24,7 @@ export async function beginProgram(
     arguments: { text, sha256 },
     // All that it says is told as it comes, what it calls among it.
     relay: 'full',
-    onAccepted: (record) => {
+    storing: (record) => {
       runtime.programs.begin(record, facts);
       runtime.events.wantsCallback(record.executionId, input.callback ?? null);
     },

@@ -109,7 +109,7 @@ export class Programs {
     this.#numbers = new Set(open.filter((n) => this.store.find(n) !== undefined));
   }
 
-  /** Before the execution is sent: no call of it can come earlier. */
+  /** In the write of its execution's row, before that is sent: no call of it can come earlier. */
   begin({ n }: ExecutionRecord, facts: ProgramFacts): void {
     this.store.insert(n, facts);
     this.#numbers.add(n);

@@ -91,9 +91,10 @@ export class ProgramStore {
     for (const name of ['made', 'approval']) ensureColumn(this.#sql, 'inner_call', { name, type: 'TEXT' });
   }
 
+  /** Former versions may have left one with this number whose execution was never written. */
   insert(n: number, facts: ProgramFacts): void {
     this.#sql.exec(
-      'INSERT INTO program (n, facts, calls, writes, bytes) VALUES (?, ?, 0, 0, 0)',
+      'INSERT OR REPLACE INTO program (n, facts, calls, writes, bytes) VALUES (?, ?, 0, 0, 0)',
       n,
       JSON.stringify(facts),
     );
