@@ -17,7 +17,9 @@ export function randomNumbers() {
   function fill() {
     const source = openSync('/dev/urandom', 'r');
     try {
-      for (let filled = 0; filled < bytes.length; ) filled += readSync(source, bytes, filled);
+      for (let filled = 0; filled < bytes.length; ) {
+        filled += readSync(source, bytes, filled, bytes.length - filled, null);
+      }
     } finally {
       closeSync(source);
     }
