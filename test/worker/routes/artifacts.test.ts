@@ -435,9 +435,10 @@ describe('a signed address', () => {
   test('ends when its time is over', async () => {
     const { token } = await tenantWith();
     artifactIn(await put(token, 'brief', 'brief'));
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() });
     const read = await addressOf(token, 'brief', { method: 'GET', expires_in_s: 30 });
     const write = await addressOf(token, 'brief', { method: 'PUT', expires_in_s: 30, max_bytes: 9 });
-    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 29_000 });
+    vi.setSystemTime(Date.now() + 29_000);
     expect((await api('GET', read)).status).toBe(200);
     vi.setSystemTime(Date.now() + 2_000);
     expect(problemIn(await api('GET', read)).code).toBe('not_found');
