@@ -7,6 +7,8 @@ export interface QueryTerm {
   stem: string;
   /** The best of them counts. Empty where a clause before had the word: then it is looked up already. */
   alternatives: { term: string; share: number }[];
+  /** It tells tools apart that other words of its clause have found, and finds none itself. */
+  isBeside: boolean;
 }
 
 export interface Vocabulary {
@@ -19,6 +21,8 @@ const MAX_WORDS = 64;
 const MAX_QUERY_CHARACTERS = 4_096;
 const SYNONYM_SHARE = 0.35;
 const COMPOUND_SHARE = 0.8;
+/** No more than tells tools apart that are alike in all else. */
+const NUMBER_SHARE = 0.15;
 /** Below it words look alike by chance. */
 const MIN_LIKENESS = 0.6;
 const MAX_SIMILAR = 3;
@@ -30,15 +34,16 @@ const MIN_PART_CHARACTERS = 3;
  */
 export function queryClauses(query: string, vocabulary: Vocabulary): QueryTerm[][] {
   const seen = new Set<string>();
-  return clausesOf(query).map((words) => {
+  return clausesOf(query, vocabulary).map((words) => {
     const inClause = new Set<string>();
     return words.flatMap((word, at): QueryTerm[] => {
       const stem = stemOf(word);
       if (inClause.has(stem)) return [];
       inClause.add(stem);
-      if (seen.has(stem)) return [{ stem, alternatives: [] }];
+      const isBeside = isNumber(word) && !isNumber(words[0] ?? '');
+      if (seen.has(stem)) return [{ stem, alternatives: [], isBeside }];
       seen.add(stem);
-      return [{ stem, alternatives: alternativesOf(stem, word, words[at + 1], vocabulary) }];
+      return [{ stem, alternatives: alternativesOf(stem, word, words[at + 1], vocabulary), isBeside }];
     });
   });
 }
@@ -46,9 +51,9 @@ export function queryClauses(query: string, vocabulary: Vocabulary): QueryTerm[]
 const CLAUSE_END = /(?<=[.!?;\n])\s+|,\s+(?:and|then|also)\s+|\b(?:and then|also|additionally)\b/iu;
 /** One of fewer words says nothing by itself: it goes with the next. */
 const MIN_CLAUSE_WORDS = 2;
-const NUMBER = /^\p{N}+$/u;
+const isNumber = (word: string): boolean => /^\p{N}+$/u.test(word);
 
-function clausesOf(query: string): string[][] {
+function clausesOf(query: string, { isKnown }: Vocabulary): string[][] {
   const clauses: string[][] = [];
   let count = 0;
   for (const part of query.slice(0, MAX_QUERY_CHARACTERS).split(CLAUSE_END)) {
@@ -58,14 +63,17 @@ function clausesOf(query: string): string[][] {
     if (last !== undefined && last.length < MIN_CLAUSE_WORDS) last.push(...words);
     else if (words.length > 0) clauses.push(words);
   }
-  // Numbers say how much or which one, not what is to be done.
-  const named = clauses
-    .map((words) => words.filter((word) => !NUMBER.test(word)))
-    .filter(({ length }) => length > 0);
-  return named.length > 0 ? named : clauses;
+  // Numbers say how much or which one, not what is to be done: beside words, only those that tools have.
+  const named = clauses.filter((words) => !words.every(isNumber));
+  if (named.length === 0) return clauses;
+  return named.map((words) => [
+    ...words.filter((word) => !isNumber(word)),
+    ...words.filter((word) => isNumber(word) && isKnown(stemOf(word))),
+  ]);
 }
 
 function alternativesOf(stem: string, word: string, next: string | undefined, vocabulary: Vocabulary) {
+  if (isNumber(word)) return [{ term: stem, share: NUMBER_SHARE }];
   const alternatives = [{ term: stem, share: 1 }];
   for (const synonym of synonymsOf(stem)) alternatives.push({ term: synonym, share: SYNONYM_SHARE });
   // `file system` is written `filesystem` too.

@@ -60,6 +60,11 @@ export class Ranking {
     return isTaken;
   }
 
+  /** Whether a word of the clause that is being looked up has found it. */
+  isInClause(slot: number): boolean {
+    return (this.#clauseScores[slot] ?? 0) > 0;
+  }
+
   /** Of the ways to write or to say a word only the best counts. */
   found(slot: number, score: number, isInName: boolean): void {
     const before = this.#best[slot] ?? 0;

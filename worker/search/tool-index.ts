@@ -79,8 +79,9 @@ export class ToolIndex {
     });
     const ranking = new Ranking(this.#ids, accepts);
     for (const clause of clauses) {
-      for (const { stem, alternatives } of clause) {
-        for (const { term, share } of alternatives) this.#score(term, share, ranking);
+      for (const { stem, alternatives, isBeside } of clause) {
+        const takes = (slot: number) => ranking.takes(slot) && (!isBeside || ranking.isInClause(slot));
+        for (const { term, share } of alternatives) this.#score(term, share, { ranking, takes });
         ranking.endTerm(stem);
       }
       ranking.endClause();
@@ -88,7 +89,11 @@ export class ToolIndex {
     return ranking.best(limit, (slot) => this.#lengths[NAME]?.[slot] ?? 0);
   }
 
-  #score(term: string, share: number, ranking: Ranking): void {
+  #score(
+    term: string,
+    share: number,
+    { ranking, takes }: { ranking: Ranking; takes: (slot: number) => boolean },
+  ): void {
     const postings = this.#terms.get(term);
     if (postings === undefined) return;
     const { slots, counts } = postings;
@@ -97,7 +102,7 @@ export class ToolIndex {
     const averages = this.#totals.map((total) => total / Math.max(1, this.#slots.size) || 1);
     for (let at = 0; at < slots.length; at += 1) {
       const slot = slots[at] ?? 0;
-      if (!ranking.takes(slot)) continue;
+      if (!takes(slot)) continue;
       const packed = counts[at] ?? 0;
       let frequency = 0;
       for (let field = 0; field < FIELDS.length; field += 1) {

@@ -564,9 +564,9 @@ describe('waiting', () => {
   });
 
   test('does not count against the deadline, and ends at its own', async () => {
-    const { program, execution } = await begin({ limits: { timeout_ms: 1_000, wait_timeout_s: 60 } });
+    const { program, execution } = await begin({ limits: { timeout_ms: 20_000, wait_timeout_s: 60 } });
     execution.call(1, 'people.ask', { question: 'a' });
-    execution.waits(900);
+    execution.waits(15_000);
     await until(program.program_id, isWaiting);
     const nowMs = Date.now();
     vi.useFakeTimers({ toFake: ['Date'], now: nowMs + 50_000 });
@@ -579,7 +579,7 @@ describe('waiting', () => {
   });
 
   test('gives a program no time that it did not have', async () => {
-    const { program, execution } = await begin({ limits: { timeout_ms: 1_000 } });
+    const { program, execution } = await begin({ limits: { timeout_ms: 10_000 } });
     const nowMs = Date.now();
     execution.waits(60_000);
     await until(program.program_id, ({ status }) => status === 'waiting');
@@ -587,7 +587,7 @@ describe('waiting', () => {
     await until(program.program_id, ({ status }) => status === 'running');
     await runInDurableObject(stubOf(), (_, { storage }) => {
       const [row] = storage.sql.exec('SELECT leftMs FROM program_clock').toArray();
-      expect(row?.leftMs).toBe(1_000);
+      expect(row?.leftMs).toBe(10_000);
     });
     vi.useFakeTimers({ toFake: ['Date'], now: nowMs + 20_000 });
     await runDurableObjectAlarm(stubOf());

@@ -119,7 +119,7 @@ test('a question that asks for several things finds a tool for each, however man
   expect(alone).toBe('deleteUserAccount');
 });
 
-test('numbers of a question count only where it has nothing else', () => {
+test('numbers of a question find nothing by themselves where it has words', () => {
   const numbered = indexOf([...TOOLS, tool('form_13', 'Files form 13'), tool('form_14', 'Files form 14')]);
   const weather = numbered.search('weather in Oslo on 13 14 2024', everything);
   expect(weather.map(({ id }) => id)).toEqual(['getWeatherForecast']);
