@@ -301,11 +301,13 @@ export class Outputs {
       this.store.addChunk(n, name, chunk);
       this.store.deleteSpill(n, name, { endsBy: stream.storedEnd });
     });
-    this.#recount();
+    // Near enough until an execution is done and all are counted: to count reads every row.
+    this.#setWaiting(Math.max(0, this.#waitingBytes - bytes.length));
   }
 
   /** Streams that are wholly stored, or too short to be, need nothing more. */
   #forgetDone(): void {
+    const before = this.#states.size;
     for (const [n, state] of this.#states) {
       if (!state.hasEnded) continue;
       const isDone = this.#longStreams(state).every(([, { end, storedEnd }]) => storedEnd >= end);
@@ -313,12 +315,17 @@ export class Outputs {
       for (const name of STREAMS) this.store.deleteSpill(n, name, { beginsFrom: 0 });
       this.#states.delete(n);
     }
-    this.#recount();
+    // To count reads every row: not with each piece that comes.
+    if (this.#states.size < before) this.#recount();
   }
 
   #recount(): void {
+    this.#setWaiting(this.store.waiting().reduce((sum, { bytes }) => sum + bytes, 0));
+  }
+
+  #setWaiting(bytes: number): void {
     const wasFull = this.isFull;
-    this.#waitingBytes = this.store.waiting().reduce((sum, { bytes }) => sum + bytes, 0);
+    this.#waitingBytes = bytes;
     if (wasFull && !this.isFull) this.#port.roomAgain();
   }
 
