@@ -9,6 +9,7 @@ import { violation, violationsOf } from './violations.ts';
 
 export const JSON_MEDIA_TYPE = 'application/json';
 export const BYTES_MEDIA_TYPE = 'application/octet-stream';
+export const EVENT_STREAM_MEDIA_TYPE = 'text/event-stream';
 const BOUNDS = { maxDepth: 64, maxValues: 100_000 };
 
 export interface RequestBody {

@@ -2,10 +2,10 @@
  * Streams and sockets that stay open longer than a request: while one is, this isolate looks again and again whether its
  * token still holds. Objects know nothing of tokens, so it is here that such a stream ends.
  */
+import { EVENT_STREAM_MEDIA_TYPE } from './body.ts';
 
 /** Twice this, and the way to the tenant's object, is within the minute in which a revocation has to hold. */
 export const LOOK_INTERVAL_MS = 15_000;
-const EVENT_STREAM_MEDIA_TYPE = 'text/event-stream';
 
 /** Of RFC 6455. 1005 and 1006 are what a side is told, and never sent. */
 const CLOSE = { none: 1005, abnormal: 1006, policy: 1008, restart: 1012 } as const;

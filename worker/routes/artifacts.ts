@@ -24,7 +24,7 @@ import {
 } from './artifact-bytes.ts';
 import { sha256Of } from './file-headers.ts';
 import { pathOfText } from './file-path.ts';
-import { FILE_WRITE_ERRORS, WrittenSchema, writtenReply } from './files.ts';
+import { FILE_WRITE_ERRORS, WRITTEN_ANSWERS, writtenReply } from './files.ts';
 import { keepArtifact } from './keep-artifact.ts';
 import { artifactCalls, SAFE, UNSAFE } from './object-calls.ts';
 import { callerOf, notFound, ownSession } from './own-session.ts';
@@ -254,18 +254,7 @@ const filesFrom = defineRoute({
   summary: 'Write an artifact as a file of the session, verified on the way; it replaces the file at once',
   access: WRITE,
   body: FilesFromSchema,
-  answers: {
-    200: {
-      description: 'The file was replaced',
-      content: { [JSON_MEDIA_TYPE]: WrittenSchema },
-      headers: ['ETag'],
-    },
-    201: {
-      description: 'The file was made',
-      content: { [JSON_MEDIA_TYPE]: WrittenSchema },
-      headers: ['ETag'],
-    },
-  },
+  answers: WRITTEN_ANSWERS,
   errors: [...FILE_WRITE_ERRORS, 'storage_unavailable'],
   handle: async (exchange, { params, body }) => {
     const session = await ownSession(exchange, params.session_id);

@@ -12,12 +12,13 @@ import {
 } from '../../shared/execution.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
 import { SSE_HEARTBEAT_MS } from '../../shared/limits.ts';
+import { EVENT_STREAM_MEDIA_TYPE } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { streamText } from '../objects/session/stream-text.ts';
 import { approvalCalls, SAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
 import type { Exchange } from './route.ts';
-import { EVENT_STREAM_MEDIA_TYPE, streamEvents } from './session-stream.ts';
+import { streamEvents } from './session-stream.ts';
 
 export interface EventsWanted {
   executionId: string;

@@ -8,7 +8,7 @@ import { newId, newSessionId } from '../../shared/ids.ts';
 import type { Scope } from '../../shared/scopes.ts';
 import { CreateSessionSchema } from '../../shared/session.ts';
 import { BUILT_IN_TOOLS } from '../../shared/tool.ts';
-import { invalid } from '../middleware/body.ts';
+import { EVENT_STREAM_MEDIA_TYPE, invalid } from '../middleware/body.ts';
 import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { type ResolvedCall, resolveCall } from '../tools/resolve-call.ts';
@@ -21,7 +21,7 @@ import { type OwnSession, ownSession } from './own-session.ts';
 import { callInOwnSession } from './own-session-call.ts';
 import { reply } from './reply.ts';
 import { defineRoute, type Exchange } from './route.ts';
-import { EVENT_STREAM_MEDIA_TYPE, streamExecute } from './session-stream.ts';
+import { streamExecute } from './session-stream.ts';
 import { CREATE_ERRORS, IDEMPOTENCY_HEADER_DOC } from './sessions.ts';
 
 export const TOOL_SCOPES: readonly Scope[] = Object.values(BUILT_IN_TOOLS).map(({ scope }) => scope);

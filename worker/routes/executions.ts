@@ -12,6 +12,7 @@ import { eventSocketResponse, eventsSubprotocolOf, wantsSocket } from '../event-
 import { requireScopes } from '../middleware/authentication.ts';
 import {
   BYTES_MEDIA_TYPE,
+  EVENT_STREAM_MEDIA_TYPE,
   invalid,
   JSON_MEDIA_TYPE,
   parseBody,
@@ -26,7 +27,7 @@ import { approvalCalls, SAFE, UNSAFE } from './object-calls.ts';
 import { executionIdOf, notFound, ownSession } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute } from './route.ts';
-import { EVENT_STREAM_MEDIA_TYPE, openEvents } from './session-stream.ts';
+import { openEvents } from './session-stream.ts';
 
 const EncodingQuery = z
   .enum(['utf-8', 'base64'])

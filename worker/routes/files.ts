@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { type ErrorCode, failure } from '../../shared/errors.ts';
 import { FileListingSchema, MAX_LIST_LIMIT, type TransferResult } from '../../shared/transfer.ts';
-import { BYTES_MEDIA_TYPE, JSON_MEDIA_TYPE } from '../middleware/body.ts';
+import { BYTES_MEDIA_TYPE, EVENT_STREAM_MEDIA_TYPE, JSON_MEDIA_TYPE } from '../middleware/body.ts';
 import { Refusal } from '../middleware/refusal.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
 import {
@@ -18,7 +18,6 @@ import { type FilePath, filePathOf, pathOfText } from './file-path.ts';
 import { type OwnSession, ownSession } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute } from './route.ts';
-import { EVENT_STREAM_MEDIA_TYPE } from './session-stream.ts';
 import { readTransfer, TRANSFER_ERRORS, writeTransfer } from './session-transfer.ts';
 
 const FILE_PATH = '/v1/sessions/{session_id}/files/{path}';
@@ -140,12 +139,26 @@ export const FILE_WRITE_ERRORS = [
   'digest_mismatch',
 ] as const satisfies readonly ErrorCode[];
 
-export const WrittenSchema = z.object({
+const WrittenSchema = z.object({
   size: z.int(),
   sha256: z.string(),
   created: z.boolean(),
   etag: z.string(),
 });
+
+/** Of writing a file from its beginning. */
+export const WRITTEN_ANSWERS = {
+  200: {
+    description: 'The file was replaced',
+    content: { [JSON_MEDIA_TYPE]: WrittenSchema },
+    headers: ['ETag'],
+  },
+  201: {
+    description: 'The file was made',
+    content: { [JSON_MEDIA_TYPE]: WrittenSchema },
+    headers: ['ETag'],
+  },
+} as const;
 
 const writeFile = defineRoute({
   method: 'PUT',
@@ -168,18 +181,7 @@ const writeFile = defineRoute({
     'Repr-Digest': 'The same.',
   },
   streamed: { mediaType: BYTES_MEDIA_TYPE },
-  answers: {
-    200: {
-      description: 'The file was replaced',
-      content: { [JSON_MEDIA_TYPE]: WrittenSchema },
-      headers: ['ETag'],
-    },
-    201: {
-      description: 'The file was made',
-      content: { [JSON_MEDIA_TYPE]: WrittenSchema },
-      headers: ['ETag'],
-    },
-  },
+  answers: WRITTEN_ANSWERS,
   errors: [...FILE_WRITE_ERRORS, 'precondition_failed'],
   handle: async (exchange, { params, query }) => {
     const { headers, body, url } = exchange.request;

@@ -10,10 +10,9 @@ import { serverFor } from '../mcp/server.ts';
 import { isMcpSessionIdOf, MCP_SESSION_HEADER, newMcpSessionId } from '../mcp/session-id.ts';
 import { SESSION_TOOLS_SCOPE, sessionTools } from '../mcp/session-tools.ts';
 import { requireScopes } from '../middleware/authentication.ts';
-import { JSON_MEDIA_TYPE } from '../middleware/body.ts';
+import { EVENT_STREAM_MEDIA_TYPE, JSON_MEDIA_TYPE } from '../middleware/body.ts';
 import { callerOf } from './own-session.ts';
 import { defineRoute, type Exchange } from './route.ts';
-import { EVENT_STREAM_MEDIA_TYPE } from './session-stream.ts';
 
 export const MCP_PATH = '/mcp';
 

@@ -15,13 +15,12 @@ import {
   WaitedSchema,
   type WaitUntil,
 } from '../../shared/program.ts';
-import { invalid, JSON_MEDIA_TYPE } from '../middleware/body.ts';
+import { EVENT_STREAM_MEDIA_TYPE, invalid, JSON_MEDIA_TYPE } from '../middleware/body.ts';
 import { Refusal } from '../middleware/refusal.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
 import { notFound, type OwnSession, ownSession } from './own-session.ts';
 import { reply } from './reply.ts';
 import { defineRoute } from './route.ts';
-import { EVENT_STREAM_MEDIA_TYPE } from './session-stream.ts';
 import { readTransfer, TRANSFER_ERRORS } from './session-transfer.ts';
 
 const PATH = '/v1/sessions/{session_id}/processes';

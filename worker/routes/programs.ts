@@ -11,7 +11,7 @@ import {
 } from '../../shared/code-mode.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
 import { BUILT_IN_TOOLS } from '../../shared/tool.ts';
-import { invalid } from '../middleware/body.ts';
+import { EVENT_STREAM_MEDIA_TYPE, invalid } from '../middleware/body.ts';
 import { idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { programTools } from '../programs/permitted-tools.ts';
@@ -24,7 +24,7 @@ import { SAFE } from './object-calls.ts';
 import { notFound, type OwnSession, ownSession } from './own-session.ts';
 import { reply } from './reply.ts';
 import { defineRoute, type Exchange } from './route.ts';
-import { EVENT_STREAM_MEDIA_TYPE, streamEvents } from './session-stream.ts';
+import { streamEvents } from './session-stream.ts';
 import { IDEMPOTENCY_HEADER_DOC } from './sessions.ts';
 
 const ENDED = {

@@ -1,8 +1,9 @@
 /** What happens in a session, as it happens. */
 import * as z from 'zod';
+import { EVENT_STREAM_MEDIA_TYPE } from '../middleware/body.ts';
 import { ownSession } from './own-session.ts';
 import { defineRoute } from './route.ts';
-import { EVENT_STREAM_MEDIA_TYPE, streamSessionEvents } from './session-stream.ts';
+import { streamSessionEvents } from './session-stream.ts';
 
 export const streamEventsOfSession = defineRoute({
   method: 'GET',

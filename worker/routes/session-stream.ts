@@ -2,11 +2,11 @@
 import * as z from 'zod';
 import { ERRORS, type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import { isErrorCode, ProblemSchema } from '../../shared/problem.ts';
+import { EVENT_STREAM_MEDIA_TYPE } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { type ExecuteInput, INTERNAL_HEADERS, INTERNAL_PATHS } from '../objects/session/port.ts';
 import type { OwnSession } from './own-session.ts';
 
-export const EVENT_STREAM_MEDIA_TYPE = 'text/event-stream';
 /** The object does not read it; a request needs one. */
 const INTERNAL_ORIGIN = 'https://session';
 
