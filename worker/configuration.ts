@@ -45,6 +45,8 @@ export interface Configuration {
   /** No object wakes for a pool that is not in it. */
   pools: ReadonlyMap<string, PoolFacts>;
   tenantRequestsPerMinute: number;
+  /** An isolate whose work comes later than this, for longer than a burst, begins to refuse. */
+  overloadLateMs: number;
   /** Origins that HTTP tools may call beside public https hosts. */
   httpToolOrigins: ReadonlySet<string>;
   /** Origins that webhooks and callbacks may have beside public https hosts. */
@@ -98,6 +100,10 @@ const TextBindingsSchema = z.object({
   WEBHOOK_ORIGINS: z.string().default('[]'),
   RESOURCE_CLASSES: z.string().default('{}'),
   TENANT_REQUESTS_PER_MINUTE: z.string().regex(/^[1-9]\d{0,6}$/, 'must be a whole number from 1'),
+  OVERLOAD_LATE_MS: z
+    .string()
+    .regex(/^[1-9]\d{0,6}$/, 'must be a whole number of milliseconds from 1')
+    .default('25'),
 });
 
 export async function readConfiguration(env: Env): Promise<Configuration> {
@@ -134,6 +140,7 @@ export async function readConfiguration(env: Env): Promise<Configuration> {
     operatorTokenSha256: texts.OPERATOR_TOKEN_SHA256,
     pools: readPools(texts.POOLS),
     tenantRequestsPerMinute: Number(texts.TENANT_REQUESTS_PER_MINUTE),
+    overloadLateMs: Number(texts.OVERLOAD_LATE_MS),
     httpToolOrigins: readOrigins('HTTP_TOOL_ORIGINS', texts.HTTP_TOOL_ORIGINS),
     webhookOrigins: readOrigins('WEBHOOK_ORIGINS', texts.WEBHOOK_ORIGINS),
     resourceClasses: parseBinding(

@@ -91,6 +91,8 @@ export interface Env {
   WORKFLOWS_NEED_TAKING_UP?: string;
   /** Requests per minute of a tenant. */
   TENANT_REQUESTS_PER_MINUTE: string;
+  /** An isolate whose work comes later than so many milliseconds, for longer than a second, sheds load; 25 where it is not given. */
+  OVERLOAD_LATE_MS?: string;
   /** A line of the log for each request where it is `on`. */
   REQUEST_LOG?: string;
   /** Data set of Workers Analytics Engine: a point for each request. */

@@ -49,6 +49,11 @@ describe('a configuration', () => {
     ['a short secret', { ID_SECRET: 'AAAA' }, /^ID_SECRET/],
     ['an operator token in the clear', { OPERATOR_TOKEN_SHA256: 'secret' }, /^OPERATOR_TOKEN_SHA256/],
     ['pools without the default one', { POOLS: '["other"]' }, /^POOLS/],
+    [
+      'a lateness of nothing',
+      { OVERLOAD_LATE_MS: '0' },
+      /^OVERLOAD_LATE_MS: must be a whole number of milliseconds/,
+    ],
     ['no rate', { TENANT_REQUESTS_PER_MINUTE: '0' }, /^TENANT_REQUESTS_PER_MINUTE/],
     ['issuers that are not JSON', { ISSUERS: '{' }, /^ISSUERS is not JSON/],
     ['an issuer twice', { ISSUERS: JSON.stringify([issuer, issuer]) }, /twice/],

@@ -12,17 +12,21 @@ const lag = new LoopLag();
 const shedding = new Shedding();
 
 /**
- * Throws the refusal where this isolate has too much to do for what the caller asks on top. What it gives is called when
- * the request is answered.
+ * Throws the refusal where this isolate has too much to do for what the caller asks on top. Later than `lateMs` is late.
+ * What it gives is called when the request is answered.
  */
-export function shedLoad(caller: Asking, waitUntil: (promise: Promise<unknown>) => void): () => void {
+export function shedLoad(
+  caller: Asking,
+  lateMs: number,
+  waitUntil: (promise: Promise<unknown>) => void,
+): () => void {
   const nowMs = performance.now();
   lag.probe(nowMs, (delayMs) => {
     const later = scheduler.wait(delayMs);
     waitUntil(later);
     return later;
   });
-  const answered = shedding.admit(caller, nowMs, lag.at(nowMs));
+  const answered = shedding.admit(caller, nowMs, lag.at(nowMs) > lateMs);
   if (answered !== undefined) return answered;
   throw new Refusal(
     failure('overloaded', 'this part of the edge has too much to do; nothing was done for the request', {

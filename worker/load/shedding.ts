@@ -7,8 +7,6 @@ import { fairCap } from './fair-cap.ts';
 import { type Asking, UnderWay } from './under-way.ts';
 
 export const WINDOW_MS = 100;
-/** Later than this is late. */
-export const LATE_MS = 25;
 /** A burst may be late for so long. */
 export const BURST_MS = 1_000;
 /** So few are never refused: it is not they who make the isolate late. */
@@ -31,11 +29,11 @@ export class Shedding {
   #calmWindows = 0;
 
   /**
-   * `lagMs`: how late the isolate is now. Who is let in gets what is to be called when it was answered; undefined for who
+   * `isLate`: whether the isolate is now. Who is let in gets what is to be called when it was answered; undefined for who
    * is not.
    */
-  admit(asking: Asking, nowMs: number, lagMs: number): (() => void) | undefined {
-    if (nowMs >= this.#windowEndsAtMs) this.#next(nowMs, lagMs);
+  admit(asking: Asking, nowMs: number, isLate: boolean): (() => void) | undefined {
+    if (nowMs >= this.#windowEndsAtMs) this.#next(nowMs, isLate);
     this.#underWay.came(asking);
     if (this.#places === undefined || this.#fits(asking)) return this.#underWay.begin(asking);
     this.#hasRefused = true;
@@ -49,9 +47,8 @@ export class Shedding {
       : this.#underWay.ofSubject(asking) < perSubject;
   }
 
-  #next(nowMs: number, lagMs: number): void {
+  #next(nowMs: number, isLate: boolean): void {
     this.#windowEndsAtMs = nowMs + WINDOW_MS;
-    const isLate = lagMs > LATE_MS;
     this.#lateSinceMs = isLate ? (this.#lateSinceMs ?? nowMs) : undefined;
     this.#calmWindows = isLate || this.#hasRefused ? 0 : this.#calmWindows + 1;
     this.#hasRefused = false;

@@ -178,7 +178,7 @@ async function callerOf(
       nowMs: Date.now(),
       waitUntil,
       // Before the body is read, a request of the tenant's rate is spent, or any object is asked.
-      onVerified: (caller) => c.set('answered', shedLoad(caller, waitUntil)),
+      onVerified: (caller) => c.set('answered', shedLoad(caller, configuration.overloadLateMs, waitUntil)),
       takeProof: (caller, { key, proofId }) => {
         // A caller over its rate costs no object a request and a row.
         admission.requireRate(caller, Date.now());

@@ -76,11 +76,11 @@ describe('a bound on what is under way', () => {
   test('is no bound on a burst, nor on calls that wait for their programs', () => {
     const shedding = new Shedding();
     const asking = { tenant: 'acme', subject: 'alice' };
-    const burst = Array.from({ length: 1_000 }, () => shedding.admit(asking, 0, 0));
+    const burst = Array.from({ length: 1_000 }, () => shedding.admit(asking, 0, false));
     expect(burst.filter((answered) => answered === undefined)).toEqual([]);
     // Late for two seconds, with a thousand older calls that are still waited for and few new ones.
     for (let nowMs = 3_000; nowMs < 5_000; nowMs += 150) {
-      expect(shedding.admit(asking, nowMs, 500)).toBeDefined();
+      expect(shedding.admit(asking, nowMs, true)).toBeDefined();
     }
   });
 
@@ -88,16 +88,16 @@ describe('a bound on what is under way', () => {
     const shedding = new Shedding();
     const asking = { tenant: 'acme', subject: 'alice' };
     for (let nowMs = 0; nowMs < 1_000; nowMs += 20) {
-      expect(shedding.admit(asking, nowMs, 60), `at ${nowMs} ms`).toBeDefined();
+      expect(shedding.admit(asking, nowMs, true), `at ${nowMs} ms`).toBeDefined();
     }
-    expect(shedding.admit(asking, 1_010, 60)).toBeUndefined();
+    expect(shedding.admit(asking, 1_010, true)).toBeUndefined();
     const other = { tenant: 'other', subject: 'bob' };
-    const admitted = Array.from({ length: 3 * FEW }, () => shedding.admit(other, 1_020, 60));
+    const admitted = Array.from({ length: 3 * FEW }, () => shedding.admit(other, 1_020, true));
     expect(admitted.filter((answered) => answered !== undefined)).toHaveLength(FEW);
     // One that was answered makes room for one.
     admitted[0]?.();
-    expect(shedding.admit(other, 1_030, 60)).toBeDefined();
-    expect(shedding.admit(other, 1_030, 60)).toBeUndefined();
+    expect(shedding.admit(other, 1_030, true)).toBeDefined();
+    expect(shedding.admit(other, 1_030, true)).toBeUndefined();
   });
 });
 

@@ -27,6 +27,7 @@ const REFUSAL_MS = 0.06;
 const AWAY_MS = 3;
 const PROBE_MS = 10;
 const PAUSE_MS = 15;
+const LATE_MS = 25;
 
 export const CAPACITY_PER_S = 1_000 / (TURNS * TURN_MS);
 
@@ -77,7 +78,7 @@ export class SimulatedIsolate {
       const isCounted = atMs >= countFromMs;
       this.#at(atMs, (nowMs) => {
         const lagMs = Math.max(this.#lagMs, this.#probeDueMs === undefined ? 0 : nowMs - this.#probeDueMs);
-        const answered = this.#shedding.admit({ tenant, subject }, nowMs, lagMs);
+        const answered = this.#shedding.admit({ tenant, subject }, nowMs, lagMs > LATE_MS);
         if (answered === undefined) {
           if (isCounted) outcome.refused += 1;
           return REFUSAL_MS;
