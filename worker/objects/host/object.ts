@@ -51,6 +51,8 @@ export class HostObject extends DurableObject<Env> implements HostPort {
   readonly #handled = new WeakMap<WebSocket, Promise<void>>();
   /** Of the host, not of a socket: dialling again gives no new frames. */
   readonly #rate = new FrameRate(CONTROL_LINK_RATE);
+  /** What the pool is told comes in order: the end of a former link must not be heard after the begin of the next one. */
+  #reported: Promise<void> = Promise.resolve();
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -295,6 +297,8 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     this.#store.setState('suspect');
     logInfo('host_disconnected', { host_id: state.hostId, epoch: state.epoch });
     await this.#watch(nowMs);
+    // The host has linked again meanwhile, and that is what the pool is told.
+    if (this.#store.host()?.epoch !== state.epoch) return;
     await this.#report(state, {
       state: 'suspect',
       ...state.reported,
@@ -404,11 +408,11 @@ export class HostObject extends DurableObject<Env> implements HostPort {
       traits,
       lastSeenAtMs,
     };
-    try {
-      await this.env.POOL.getByName(host.pool).reportHost(message);
-    } catch (error: unknown) {
+    const reported = this.#reported.then(() => this.env.POOL.getByName(host.pool).reportHost(message));
+    this.#reported = reported.catch((error: unknown) => {
       logWarning('pool_report_failed', { host_id: host.hostId, detail: messageOf(error) });
-    }
+    });
+    await this.#reported;
   }
 
   #violation(socket: WebSocket, detail: string): void {
