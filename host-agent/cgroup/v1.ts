@@ -114,11 +114,9 @@ export class CgroupsV1 implements Cgroups {
 
   async remove(name: string): Promise<boolean> {
     this.kill(name);
-    let removed = true;
-    for (const mount of this.#everyMount()) {
-      removed = (await removeGroup(join(mount, this.#parent, name))) && removed;
-    }
-    return removed;
+    const mounts = this.#everyMount();
+    const removed = await Promise.all(mounts.map((mount) => removeGroup(join(mount, this.#parent, name))));
+    return removed.every(Boolean);
   }
 
   async list(): Promise<string[]> {

@@ -5,17 +5,19 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { run } from '../process/run.ts';
 import type { Engine } from './engine.ts';
 
-const DELETE_TIMEOUT_MS = 10_000;
+const DELETE_TIMEOUT_MS = 5_000;
 const UMOUNT_TIMEOUT_MS = 5_000;
-const MAX_PASSES = 10;
+/** No further pass is begun after that: an agent that takes no work helps nobody. */
+const PATIENCE_MS = 20_000;
 const PASS_PAUSE_MS = 200;
 
 /** Again and again until nothing is left, or until only what will not go is: the watchdog goes on with that. */
 export async function removeLeftovers(engine: Engine): Promise<string[]> {
   const removed = new Set<string>();
-  for (let pass = 1; ; pass += 1) {
+  const lastPassMs = performance.now() + PATIENCE_MS;
+  for (;;) {
     for (const name of await removeWhatIsThere(engine)) removed.add(name);
-    if (pass === MAX_PASSES || !(await isSomethingLeft(engine))) return [...removed].sort();
+    if (performance.now() > lastPassMs || !(await isSomethingLeft(engine))) return [...removed].sort();
     await wait(PASS_PAUSE_MS);
   }
 }
@@ -25,7 +27,10 @@ async function isSomethingLeft({ runsc, cgroups, bundles }: Engine): Promise<boo
   return left.some((names) => names.length > 0);
 }
 
-/** Kills first and removes afterwards, so that nothing of a sandbox runs on while its traces go. */
+/**
+ * Kills first and removes afterwards, so that nothing of a sandbox runs on while its traces go. Side by side: what will not
+ * go holds up the rest once, however much of it there is.
+ */
 async function removeWhatIsThere({ runsc, cgroups, bundles, runscRootDir }: Engine): Promise<string[]> {
   const removed = new Set<string>();
   const groups = await cgroups.list();
@@ -33,13 +38,11 @@ async function removeWhatIsThere({ runsc, cgroups, bundles, runscRootDir }: Engi
   await runsc.killProcesses();
 
   const listed = await runsc.list();
-  for (const { id } of listed.ok ? listed.value : []) {
-    await runsc.delete(id, DELETE_TIMEOUT_MS);
-    removed.add(id);
-  }
-  for (const name of groups) {
-    if (await cgroups.remove(name)) removed.add(name);
-  }
+  const ids = listed.ok ? listed.value.map(({ id }) => id) : [];
+  await Promise.all(ids.map((id) => runsc.delete(id, DELETE_TIMEOUT_MS)));
+  for (const id of ids) removed.add(id);
+  const groupsRemoved = await Promise.all(groups.map((name) => cgroups.remove(name)));
+  for (const [index, name] of groups.entries()) if (groupsRemoved[index] === true) removed.add(name);
   for (const path of await mountsBelow([bundles.dir, runscRootDir])) await unmount(path);
   for (const name of await readdir(bundles.dir)) {
     await bundles.remove(name);
