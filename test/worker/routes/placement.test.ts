@@ -37,6 +37,17 @@ describe('a session whose first host has no room', () => {
     expect(full.commands.map(({ claims }) => claims.act)).toEqual(['attach']);
   });
 
+  test('is made on another one where its agent dies in the middle of it', async () => {
+    const [dying, other] = hosts;
+    if (dying === undefined || other === undefined) throw new Error('two hosts were expected');
+    dying.restartsInAttaches = 1;
+    other.sendControl({ type: 'load', sandboxes: 50, capacity: { sandboxes: 100 }, degraded: false });
+    await expect.poll(() => sandboxesOf(other)).toBe(50);
+    const answer = await create();
+    expect(SessionSchema.parse(answer.json)).toMatchObject({ state: 'running', host_id: other.hostId });
+    expect(dying.commands.map(({ claims }) => claims.act)).toEqual(['attach']);
+  });
+
   test('is refused with the reason and a time to come back when no other takes it', async () => {
     for (const host of hosts) host.refuseAttach = 'host_full';
     const answer = await create();

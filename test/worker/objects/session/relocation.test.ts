@@ -90,6 +90,19 @@ describe('an attach that is lost with the control link that it was sent on', () 
 });
 
 describe('a session whose sandbox is gone', () => {
+  test('gets another one at once where the agent died as it made the next', async () => {
+    second.close();
+    const session = await openSession(first);
+    first.restartsInAttaches = 2;
+    first.session(session.id).send({ type: 'sandbox_lost', reason: 'host_restarted' });
+    expect(await session.stub.execute(call('x'))).toMatchObject({
+      ok: true,
+      value: { status: 'succeeded', stdout: 'x', state_lost: true },
+    });
+    const attaches = first.commands.filter(({ claims }) => claims.act === 'attach');
+    expect(new Set(attaches.map(({ claims }) => claims.jti)).size).toBe(4);
+  });
+
   test.each(['host_full', 'host_degraded'])(
     'moves on where its own host refuses a new one (%s)',
     async (code) => {
