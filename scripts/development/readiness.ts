@@ -5,6 +5,8 @@ import type { SupervisedChild } from './supervised-child.ts';
 import { waitUntil } from './wait-until.ts';
 
 const READY_TIMEOUT_MS = 60_000;
+/** A bound on hanging, not on speed: a machine with more to do than it can gives the children little of itself. */
+const BACK_TIMEOUT_MS = 180_000;
 
 /**
  * The host that was heard of since both its agent's process and the edge's started: an edge that was killed comes
@@ -22,10 +24,36 @@ export async function connectedHost(
   return hosts.find(isConnected)?.host_id;
 }
 
-export async function untilBack(probe: () => Promise<unknown>): Promise<void> {
+/** Fails when the time is up, with how far everything has come. */
+export async function untilBack(
+  probe: () => Promise<unknown>,
+  whereItStands: () => Promise<string>,
+): Promise<void> {
   const answer = async (): Promise<true | undefined> => ((await probe()) === undefined ? undefined : true);
-  const isBack = await waitUntil(answer, { timeoutMs: READY_TIMEOUT_MS });
-  if (isBack === undefined) throw new SetupFailure('the stack did not come back');
+  const isBack = await waitUntil(answer, { timeoutMs: BACK_TIMEOUT_MS });
+  if (isBack !== undefined) return;
+  throw new SetupFailure(
+    `the stack did not come back in ${BACK_TIMEOUT_MS / 1000} s: ${await whereItStands()}`,
+  );
+}
+
+/** What the edge says of its hosts, and how long each child has run and what it said last. */
+export async function standing(
+  operator: OperatorClient,
+  children: readonly SupervisedChild[],
+): Promise<string> {
+  const hosts = await operator.hosts().then(
+    (listed) => listed.map(({ state, last_seen_at }) => `host ${state}, seen ${last_seen_at ?? 'never'}`),
+    (error: unknown) => [`the edge does not answer: ${error instanceof Error ? error.message : 'unknown'}`],
+  );
+  return [...hosts, ...children.map(standingOf)].join('; ');
+}
+
+function standingOf(child: SupervisedChild): string {
+  const { name, pid, startedAtMs } = child;
+  const since = new Date(startedAtMs).toISOString();
+  const how = pid === undefined ? `does not run, was started ${since}` : `runs as ${pid} since ${since}`;
+  return `${name} ${how}, said: ${child.lastLogLine().slice(0, 300)}`;
 }
 
 /** Fails as soon as the child dies or the time is up, with the last thing it said. */

@@ -14,7 +14,7 @@ import { hostAgentChild } from './host-agent-child.ts';
 import { type DevelopmentKeys, loadDevelopmentKeys } from './keys.ts';
 import { OperatorClient } from './operator-client.ts';
 import { requireFreePort } from './port.ts';
-import { connectedHost, untilBack, untilReady } from './readiness.ts';
+import { connectedHost, standing, untilBack, untilReady } from './readiness.ts';
 import type { SupervisedChild } from './supervised-child.ts';
 
 /** Long enough for the agent to remove every sandbox. */
@@ -133,10 +133,12 @@ async function startChildren(
     crashHostAgent: async () => hostAgent?.crash(),
     crashWorkerd: gateway.crashWorkerd,
     ready: () =>
-      untilBack(() =>
-        hostAgent === undefined
-          ? operator.hosts().catch(() => undefined)
-          : connectedHost(operator, hostAgent, gateway.upSinceMs()),
+      untilBack(
+        () =>
+          hostAgent === undefined
+            ? operator.hosts().catch(() => undefined)
+            : connectedHost(operator, hostAgent, gateway.upSinceMs()),
+        () => standing(operator, running),
       ),
     stop,
   };

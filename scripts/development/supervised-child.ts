@@ -38,6 +38,10 @@ export class SupervisedChild {
     this.#log = new LogFile(spec.logPath);
   }
 
+  get name(): string {
+    return this.#spec.name;
+  }
+
   get pid(): number | undefined {
     return this.#child?.pid;
   }

@@ -133,7 +133,7 @@ async function killDuringCalls(
       if (call !== undefined) calls.push(call);
     }
     if (withOtherSession) await openAndDelete(stack, extras);
-    await until(`${context}: the agent dies, or its calls end`, 20_000, async () => {
+    await until(`${context}: the agent dies, or its calls end`, 60_000, async () => {
       if (existsSync(`${path}.hit`)) return true;
       const last = calls.at(-1)?.execution.execution_id ?? '';
       return (await session.execution(last)).finished_at === null ? undefined : true;
