@@ -4,6 +4,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { processStartTicks } from '../../../host-agent/process/process-identity.ts';
 import { SupervisedChild } from '../../../scripts/development/supervised-child.ts';
 import { waitUntil } from '../../../scripts/development/wait-until.ts';
+import { PATIENCE_MS } from '../../patience.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
 
 const STEADY = `process.send({ input: require('node:fs').readFileSync(0, 'utf8') }); setInterval(() => {}, 1000);`;
@@ -28,7 +29,10 @@ function supervise(program: string) {
   onTestFinished(() => child.stop(1_000));
   child.start();
   const messageCount = (count: number) =>
-    waitUntil(() => (messages.length >= count ? true : undefined), { timeoutMs: 5_000, intervalMs: 10 });
+    waitUntil(() => (messages.length >= count ? true : undefined), {
+      timeoutMs: PATIENCE_MS,
+      intervalMs: 10,
+    });
   return { child, dir, messages, restarts, messageCount };
 }
 
@@ -51,7 +55,10 @@ describe('a supervised child', () => {
 
   test('that keeps dying is started ever later', async () => {
     const { restarts } = supervise('process.exit(7)');
-    await waitUntil(() => (restarts.length >= 3 ? true : undefined), { timeoutMs: 5_000, intervalMs: 10 });
+    await waitUntil(() => (restarts.length >= 3 ? true : undefined), {
+      timeoutMs: PATIENCE_MS,
+      intervalMs: 10,
+    });
     const delays = restarts.slice(0, 3).map((reason) => /again in (\d+) ms/.exec(reason)?.[1]);
     expect(delays).toEqual(['100', '200', '400']);
   });

@@ -528,7 +528,9 @@ export class SessionRuntime {
     if (this.row.maybe?.state === 'suspended') this.sandbox.cancelAttach(gone);
     // An agent that died in the middle of an attach never makes that sandbox: its grant is used up.
     else if (reason === 'host_restarted') {
-      this.sandbox.cancelAttach(failure('no_host_available', 'the host was restarted as it made the sandbox'));
+      this.sandbox.cancelAttach(
+        failure('no_host_available', 'the host was restarted as it made the sandbox'),
+      );
     }
     this.deadlines.shorten(this.executions.open, Date.now());
     if (this.executions.inFlight.length === 0) void this.dispatch.pump();
