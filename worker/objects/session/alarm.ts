@@ -54,7 +54,7 @@ async function endOverdueAttach(runtime: SessionRuntime, env: Env, nowMs: number
   if (!runtime.row.isLive || !runtime.sandbox.isOverdue(nowMs)) return;
   const why = failure('host_unresponsive', 'the host made no sandbox in time');
   if (runtime.row.record.state === 'creating') await failed(runtime, env, why);
-  else runtime.linkLost('link_lost');
+  else runtime.sandboxChanges.takenForLost('link_lost');
 }
 
 async function judgeLink(runtime: SessionRuntime, env: Env, nowMs: number): Promise<void> {
@@ -63,7 +63,7 @@ async function judgeLink(runtime: SessionRuntime, env: Env, nowMs: number): Prom
   link.dropIfSilent(nowMs);
   const { linkDownAtMs } = row.record;
   if (linkDownAtMs === null || nowMs < linkDownAtMs + HOST_DEAD_MS) return;
-  if (await sandbox.isHostConnected()) runtime.linkLost('link_lost');
+  if (await sandbox.isHostConnected()) runtime.sandboxChanges.takenForLost('link_lost');
   else await loseHost(runtime, env);
 }
 

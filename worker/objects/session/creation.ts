@@ -29,7 +29,7 @@ export async function createSession(
   if (former !== undefined) return former;
   const { lifetime_s: lifetimeS } = request;
   const lifetimeMs = lifetimeS === null ? null : lifetimeS * 1_000;
-  runtime.expect(input.programs ?? []);
+  runtime.sandboxChanges.expect(input.programs ?? []);
   runtime.row.create(factsOf(input, network), { lifetimeMs, snapshot: heldOf(input) });
   runtime.look();
   const [attached] = await Promise.all([runtime.sandbox.attach(), recordInTenant(runtime, env, 'running')]);

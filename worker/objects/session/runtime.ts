@@ -16,33 +16,29 @@ import type { SessionEvents } from './events/events.ts';
 import { eventsOf } from './events/of-session.ts';
 import { SessionEventStreams } from './events/stream.ts';
 import { Executions } from './executions.ts';
-import type { HeldSnapshot } from './held-snapshot.ts';
 import { Intake } from './intake.ts';
 import { SessionLink } from './link.ts';
+import { LinkChanges } from './link-changes.ts';
 import { EventLogs } from './logs.ts';
 import { outputsOf } from './outputs/of-session.ts';
 import type { Outputs } from './outputs/outputs.ts';
 import { Pausing } from './pausing.ts';
 import type { ExecuteInput } from './port.ts';
-import type { ForkedProgram } from './programs/forked.ts';
-import { Programs } from './programs/programs.ts';
+import { programsOf } from './programs/of-session.ts';
+import type { Programs } from './programs/programs.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { Recovery } from './recovery.ts';
 import { Relocation } from './relocation.ts';
 import { RestorePoints } from './restore-points/restore-points.ts';
-import { type LostReason, SandboxKeeper } from './sandbox.ts';
+import { SandboxKeeper } from './sandbox.ts';
+import { SandboxChanges } from './sandbox-changes.ts';
+import type { SessionParts } from './session-parts.ts';
 import { SessionRow } from './session-row.ts';
 import { SessionStore } from './store.ts';
 import { Suspension } from './suspension.ts';
 import { Transfers } from './transfers.ts';
+import { UnresponsiveLanes } from './unresponsive-lanes.ts';
 import { Waking } from './waking.ts';
-
-/** How long a host that did not answer in time has to stop what it was at. */
-const STOP_GRACE_MS = 3_000;
-/** How long a host that was started anew has to tell what became of a sandbox. */
-const LOSS_NOTICE_MS = 5_000;
-/** Sandboxes that may be lost under one execution before it starts. */
-const MAX_SANDBOXES_TRIED = 3;
 
 export interface RuntimePort {
   /** The first execution of a session that ends with it has ended. */
@@ -59,7 +55,7 @@ export interface RuntimePort {
   takeBack(record: ExecutionRecord): void;
 }
 
-export class SessionRuntime {
+export class SessionRuntime implements SessionParts {
   readonly store: SessionStore;
   readonly row: SessionRow;
   readonly logs: EventLogs;
@@ -81,16 +77,13 @@ export class SessionRuntime {
   readonly eventStreams: SessionEventStreams;
   readonly account: Account;
   readonly outputs: Outputs;
+  readonly sandboxChanges: SandboxChanges;
   readonly #acknowledgement: Acknowledgement;
   readonly #intake: Intake;
   readonly #recovery: Recovery;
   readonly #port: RuntimePort;
-  /** By lane, calls that were given up and that the host was asked to stop. */
-  readonly #abandoned = new Map<string, { n: number; timer: ReturnType<typeof setTimeout> }>();
-
-  #expected: readonly ForkedProgram[] = [];
-  /** The host has begun a new stream: it was started anew, and says in a moment that the sandbox is gone. */
-  #lossTimer: ReturnType<typeof setTimeout> | undefined;
+  readonly #lanes: UnresponsiveLanes;
+  readonly #links: LinkChanges;
 
   constructor(parts: {
     context: DurableObjectState;
@@ -157,6 +150,9 @@ export class SessionRuntime {
       send: (seq, beyond) => this.link.acknowledge(seq, beyond),
       takesSelective: () => this.link.hasLanes,
     });
+    this.#links = new LinkChanges(this, this.#acknowledgement);
+    this.#lanes = new UnresponsiveLanes(() => void this.dispatch.pump());
+    this.sandboxChanges = new SandboxChanges(this, { links: this.#links, lanes: this.#lanes });
     this.executions = new Executions(row, store, this.logs, {
       stored: (record, ends) => this.outputs.ended(record.n, ends),
       lastSeq: () => this.#acknowledgement.seen,
@@ -202,8 +198,8 @@ export class SessionRuntime {
       link,
       port: {
         isHostBusy: (lane) =>
-          this.#abandoned.has(lane) ||
-          this.#lossTimer !== undefined ||
+          this.#lanes.has(lane) ||
+          this.#links.isLossExpected ||
           this.pausing.isPending ||
           this.suspension.isPending,
         prepare: () => {
@@ -232,37 +228,15 @@ export class SessionRuntime {
         this.look();
       },
     });
-    this.programs = new Programs({
+    this.programs = programsOf(this, {
       context,
       env,
       configuration,
-      row,
-      executions: this.executions,
       logs: this.logs,
       receipts: this.edgeReceipts,
-      send: (record, payload) => this.dispatch.answerCall(record, payload),
-      port: {
-        clockChanged: (record) => {
-          this.deadlines.disarm(record);
-          if (this.executions.isAwaited(record)) this.deadlines.arm(record);
-          this.look();
-        },
-        look: () => this.look(),
-        stop: (record) => void this.stop(record),
-        // One that is taken back when it fails is alone; a host without lanes runs one thing after the other.
-        runsBeside: ({ rollback }) => !rollback && (this.link.hasLanes || !this.link.isUp),
-        runInner: (input) => this.#port.runInner(input),
-        stopInner: (executionId) => {
-          const record = this.executions.open.find((open) => open.executionId === executionId);
-          if (record !== undefined) void this.stop(record);
-        },
-        answered: () => void this.waking.wake(),
-        asked: (record, call) =>
-          this.events.record({
-            type: 'program.waiting',
-            data: { program_id: record.executionId, call },
-          }),
-      },
+      events: this.events,
+      stop: (record) => void this.stop(record),
+      runInner: (input) => this.#port.runInner(input),
     });
     this.suspension = new Suspension({
       row,
@@ -282,7 +256,7 @@ export class SessionRuntime {
         look: () => this.look(),
         isToWake: () => this.waking.isLeaving,
         forked: (executions) => this.programs.forked(executions),
-        sandboxLost: (reason) => this.#abandon(reason),
+        sandboxLost: (reason) => this.sandboxChanges.abandon(reason),
         snapshotMade: (data) => this.events.record({ type: 'snapshot.created', data }),
       },
     });
@@ -333,11 +307,11 @@ export class SessionRuntime {
       outputs: this.outputs,
       configuration,
       port: {
-        ready: () => this.#sandboxReady(),
-        sandboxLost: (reason) => this.sandboxLost(reason),
+        ready: () => this.sandboxChanges.ready(),
+        sandboxLost: (reason) => this.sandboxChanges.lost(reason),
         sandboxFailed: (record) => {
-          this.sendAgain(record);
-          this.sandboxLost('crashed');
+          this.sandboxChanges.sendAgain(record);
+          this.sandboxChanges.lost('crashed');
         },
         inputTaken: (executionId, bytes) => this.dispatch.input.taken(executionId, bytes),
         inputRefused: (grant) => this.transfers.refused(grant) || this.dispatch.input.refused(grant),
@@ -348,18 +322,15 @@ export class SessionRuntime {
         commandRefused: ({ grant_jti, code, detail }) =>
           this.pausing.refused(grant_jti, code, detail) || this.suspension.refused(grant_jti, code, detail),
         program: (frame, payload) => this.programs.take(frame, payload),
-        receiptRefused: () => this.#receiptRefused(),
+        receiptRefused: () => this.sandboxChanges.receiptRefused(),
         useless: () => this.link.tookUseless(),
-        endedLate: (record) => {
-          const lane = this.dispatch.laneOf(record);
-          if (this.#abandoned.get(lane)?.n === record.n) this.#isFree(lane);
-        },
+        endedLate: (record) => this.#lanes.endedLate(this.dispatch.laneOf(record), record.n),
       },
     });
     this.link = new SessionLink(context, configuration.origin, row, {
-      streamBegins: (streamId) => this.#streamBegins(streamId),
-      linkUp: () => this.#linkUp(),
-      linkDown: () => this.#linkDown(),
+      streamBegins: (streamId) => this.#links.streamBegins(streamId),
+      linkUp: () => this.#links.up(),
+      linkDown: () => this.#links.down(),
       frame: (frame, payload) => this.#intake.take(frame, payload),
       transfer: (frame, payload) => this.transfers.receive(frame, payload),
     });
@@ -433,138 +404,6 @@ export class SessionRuntime {
     }
   }
 
-  #streamBegins(streamId: string): number {
-    const { streamId: before } = this.row.record;
-    const isSame = before === streamId;
-    const acked = this.#acknowledgement.restart(isSame);
-    if (!isSame && before !== null) this.#expectLoss();
-    if (!isSame) this.row.patch({ streamId, lastSeq: 0 });
-    return acked;
-  }
-
-  #expectLoss(): void {
-    clearTimeout(this.#lossTimer ?? null);
-    this.#lossTimer = setTimeout(() => {
-      this.#lossTimer = undefined;
-      void this.#resend();
-    }, LOSS_NOTICE_MS);
-  }
-
-  #linkUp(): void {
-    this.deadlines.linkUp(this.executions.open, Date.now());
-    this.dispatch.input.linkUp();
-    this.programs.linkUp();
-    this.suspension.linkUp();
-    // Of a link that was replaced nobody has said that it is down.
-    this.transfers.linkDown();
-    this.transfers.usable();
-    void this.#resend();
-  }
-
-  async #resend(): Promise<void> {
-    if (this.#lossTimer !== undefined) return;
-    for (const record of this.executions.open) {
-      if (isToBeSent(record)) continue;
-      await this.dispatch.resend(record);
-      if (record.interruptRequested) await this.dispatch.interrupt(record);
-    }
-    await this.dispatch.pump();
-  }
-
-  #inherit({ forks }: HeldSnapshot): void {
-    const grant = this.sandbox.attachGrant;
-    for (const program of this.#expected) {
-      const fork = forks.find(({ execution_id: id }) => id === program.executionId);
-      if (fork === undefined || grant === undefined) continue;
-      this.programs.inherit(this.executions.inherit(program, fork.as, grant), program);
-    }
-    this.#expected = [];
-  }
-
-  #linkDown(): void {
-    this.transfers.linkDown();
-    if (!this.row.isLive || this.row.record.sandbox !== 'ready') return;
-    this.row.patch({ linkDownAtMs: Date.now() });
-    this.look();
-  }
-
-  /** Programs that go on in this session once its first sandbox is there. */
-  expect(programs: readonly ForkedProgram[]): void {
-    this.#expected = programs;
-  }
-
-  #sandboxReady(): void {
-    const { sandbox, snapshot } = this.row.record;
-    if (sandbox === 'ready' && snapshot !== null) {
-      this.waking.restored();
-      this.#inherit(snapshot);
-    }
-    this.look();
-    this.transfers.usable();
-    void this.dispatch.pump();
-  }
-
-  /** The host says that the sandbox is gone; all that it had to say of executions it has said before. */
-  sandboxLost(reason: LostReason): void {
-    clearTimeout(this.#lossTimer ?? null);
-    this.#lossTimer = undefined;
-    if (!this.row.isLive) {
-      this.sandbox.markDestroyed();
-      return;
-    }
-    for (const record of this.executions.open) {
-      if (record.status === 'granted' && !isToBeSent(record)) this.sendAgain(record);
-    }
-    this.linkLost(reason);
-  }
-
-  /** The sandbox is taken for lost. What of its executions the host knows is not known here. */
-  linkLost(reason: LostReason | 'link_lost'): void {
-    this.sandbox.markLost(reason);
-    this.transfers.linkDown();
-    const gone = failure('sandbox_failed', 'the sandbox is gone');
-    this.pausing.cancel(gone);
-    this.suspension.cancel(gone);
-    if (this.row.maybe?.state === 'suspended') this.sandbox.cancelAttach(gone);
-    // An agent that died in the middle of an attach never makes that sandbox: its grant is used up.
-    else if (reason === 'host_restarted') {
-      this.sandbox.cancelAttach(
-        failure('no_host_available', 'the host was restarted as it made the sandbox'),
-      );
-    }
-    this.deadlines.shorten(this.executions.open, Date.now());
-    if (this.executions.inFlight.length === 0) void this.dispatch.pump();
-  }
-
-  /** Its host and this object no longer mean the same chain: the next sandbox begins at the head known here. */
-  #receiptRefused(): void {
-    this.#abandon('receipt_refused');
-    this.sandbox.tellReceiptRefused();
-  }
-
-  /** What ran in the sandbox is unknown; what waits gets a new one. */
-  #abandon(reason: string): void {
-    clearTimeout(this.#lossTimer ?? null);
-    this.#lossTimer = undefined;
-    this.sandbox.abandon(reason);
-    this.transfers.linkDown();
-    const gone = failure('sandbox_failed', 'the sandbox is gone');
-    this.pausing.cancel(gone);
-    this.suspension.cancel(gone);
-    for (const record of this.executions.open.slice()) {
-      if (!isToBeSent(record)) this.executions.end(record, { status: 'unknown', reason });
-    }
-    for (const lane of this.#abandoned.keys()) this.#isFree(lane);
-    void this.dispatch.pump();
-  }
-
-  /** Nothing of it ran. One that no sandbox takes is refused in the end. */
-  sendAgain(record: ExecutionRecord): void {
-    this.deadlines.disarm(record);
-    if (record.grants.length < MAX_SANDBOXES_TRIED) this.executions.sendAgain(record);
-    else this.executions.end(record, { status: 'refused', reason: 'sandbox_failed' });
-  }
-
   /** What was not sent yet never is. */
   async stop(record: ExecutionRecord): Promise<Outcome<null>> {
     if (!isToBeSent(record)) return this.dispatch.interrupt(record);
@@ -576,18 +415,9 @@ export class SessionRuntime {
     // Whatever still runs of it should not meet the next call, which therefore waits a moment.
     if (this.link.isUp) {
       void this.dispatch.interrupt(record);
-      const lane = this.dispatch.laneOf(record);
-      clearTimeout(this.#abandoned.get(lane)?.timer ?? null);
-      const timer = setTimeout(() => this.#isFree(lane), STOP_GRACE_MS);
-      this.#abandoned.set(lane, { n: record.n, timer });
+      this.#lanes.hold(this.dispatch.laneOf(record), record.n);
     }
     this.executions.end(record, { status: 'unknown', reason: 'host_unresponsive' });
-  }
-
-  #isFree(lane: string): void {
-    clearTimeout(this.#abandoned.get(lane)?.timer ?? null);
-    this.#abandoned.delete(lane);
-    void this.dispatch.pump();
   }
 
   #executionEnded(record: ExecutionRecord): void {
