@@ -1,6 +1,7 @@
 /** The shell of a session: each call is a bash of its own that was already waiting; folder and variables live on. */
 
 import { constants } from 'node:os';
+import { Afterwards } from './afterwards.ts';
 import type { CarriedShell } from './carried.ts';
 import type { Channel, OutputSink } from './channel.ts';
 import { deferred, within } from './deferred.ts';
@@ -24,6 +25,11 @@ const MAX_BACKGROUND_CALLS = 16;
 const CONFIRM_TIMEOUT_MS = 10_000;
 const START_TIMEOUT_MS = 30_000;
 const MAX_STARTS = 3;
+/**
+ * Processes of the sandbox that begin and end take more of the machine than the call itself did. The end of the call is
+ * to be written down and told before that.
+ */
+const AFTERWARDS_MS = 2;
 
 export interface ShellOutcome {
   /** 128 + n for a signal, as a shell counts. */
@@ -77,6 +83,7 @@ export class SessionShell {
   readonly #options: ShellOptions;
   readonly #running = new Set<Channel>();
   readonly #background: Channel[] = [];
+  readonly #afterwards = new Afterwards(AFTERWARDS_MS);
   #spare: Promise<GuestResult<Spare>> | undefined;
   #disposed = false;
   #beginning: Promise<unknown> = Promise.resolve();
@@ -103,6 +110,7 @@ export class SessionShell {
   /** Nothing begins or is made ready any more when it resolves. */
   async settled(): Promise<void> {
     await this.#beginning;
+    this.#afterwards.now();
     await this.#spare;
   }
 
@@ -173,6 +181,7 @@ export class SessionShell {
   /** Kills what waits, the calls that run, and what earlier ones left in the background. */
   async dispose(): Promise<void> {
     this.#disposed = true;
+    this.#afterwards.now();
     const spare = await this.#spare;
     const channels = [...this.#running, ...this.#background.splice(0)];
     if (spare?.ok === true) channels.push(spare.value.channel);
@@ -231,6 +240,7 @@ export class SessionShell {
 
   async #takeSpare(): Promise<GuestResult<Spare>> {
     if (this.#disposed) return fail('channel_ended', 'the shell was disposed of');
+    this.#afterwards.now();
     const waiting = this.#spare;
     this.#spare = undefined;
     const spare = await waiting;
@@ -250,7 +260,9 @@ export class SessionShell {
     const { channel } = call;
     const exit = await channel.exited;
     if (this.#call === call) this.#call = undefined;
-    if (!this.#disposed && this.#options.keepsSpare !== false) void this.warm();
+    this.#afterwards.add(() => {
+      if (!this.#disposed && this.#options.keepsSpare !== false) void this.warm();
+    });
     if (!exit.ok) return exit;
     const state = call.saved;
     if (state !== undefined) this.state = state;
@@ -269,11 +281,12 @@ export class SessionShell {
   #keepBackground(channel: Channel): void {
     channel.setOutput(undefined);
     this.#background.push(channel);
-    void channel.gone.then(() => {
+    const forget = (): void => {
       const at = this.#background.indexOf(channel);
       if (at >= 0) this.#background.splice(at, 1);
       void channel.release(CONFIRM_TIMEOUT_MS);
-    });
+    };
+    void channel.gone.then(() => this.#afterwards.add(forget));
     if (this.#background.length > MAX_BACKGROUND_CALLS) void this.#background[0]?.release(CONFIRM_TIMEOUT_MS);
   }
 }
