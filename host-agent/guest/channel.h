@@ -32,7 +32,7 @@ struct inlet {
   bool close_when_empty;
   uint32_t head, length;
   uint32_t owed; /* credit to give back */
-  uint8_t queue[INPUT_QUEUE_BYTES];
+  uint8_t *queue;
 };
 
 struct outlet {
@@ -62,6 +62,9 @@ struct channel {
 };
 
 static struct channel channels[MAX_CHANNELS];
+/* Apart from the channels: each round of the loop looks at all of those, and what it looks at is memory of the sandbox. */
+static uint8_t input_queues[MAX_CHANNELS][2][INPUT_QUEUE_BYTES];
+static pid_t marked_pids[MAX_CHANNELS][MAX_PROCESSES];
 static struct program programs[MAX_CHANNELS];
 static int event_pair[2];
 static int highest_fd = 16; /* at least what is opened before and beside the programs' pipes */

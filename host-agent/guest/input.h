@@ -51,8 +51,8 @@ static void renew_input(struct channel *channel) {
 
 static void queue_input(struct channel *channel, int index, const uint8_t *bytes, size_t length) {
   struct inlet *in = &channel->in[index];
-  if (length > sizeof in->queue - in->length) return send_error(channel->id, "input beyond its credit");
-  if (in->head + in->length + length > sizeof in->queue) {
+  if (length > INPUT_QUEUE_BYTES - in->length) return send_error(channel->id, "input beyond its credit");
+  if (in->head + in->length + length > INPUT_QUEUE_BYTES) {
     memmove(in->queue, in->queue + in->head, in->length);
     in->head = 0;
   }

@@ -28,7 +28,7 @@ struct mark {
   bool set;
   uint64_t ticks;
   uint32_t count;
-  pid_t pids[MAX_PROCESSES];
+  pid_t *pids; /* room for MAX_PROCESSES */
 };
 
 static int proc_fd = -1;

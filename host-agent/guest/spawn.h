@@ -103,7 +103,7 @@ static void reset_channel(struct channel *channel, uint32_t id, const uint8_t *h
   channel->muted = (header[0] & SPAWN_MUTED) != 0;
   channel->gone_sent = channel->release_wanted = false;
   channel->kill_wanted = KILL_NONE;
-  channel->mark.set = false;
+  channel->mark = (struct mark){.pids = marked_pids[channel - channels]};
   channel->input_reader = channel->template_fd = channel->life_fd = -1;
   channel->is_template = false;
   for (int i = 0; i < 2; i++) {
@@ -111,6 +111,7 @@ static void reset_channel(struct channel *channel, uint32_t id, const uint8_t *h
     in->fd = -1;
     in->close_when_empty = false;
     in->head = in->length = in->owed = 0;
+    in->queue = input_queues[channel - channels][i];
   }
   for (int i = 0; i < 3; i++)
     channel->out[i] = (struct outlet){.fd = -1, .credit = get_u32(header + 1 + 4 * i)};

@@ -251,7 +251,7 @@ static void set_up(sigset_t *mask_while_polling) {
   sigprocmask(SIG_BLOCK, &blocked, mask_while_polling);
   sigdelset(mask_while_polling, SIGCHLD);
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, event_pair) < 0) _exit(1);
-  take_mark(&channels[0].mark); /* opens /proc while its number is a low one */
+  list_pids(listed_pids); /* opens /proc while its number is a low one */
   fcntl(event_pair[1], F_SETFL, 0);
   fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
   fcntl(STDOUT_FILENO, F_SETFL, fcntl(STDOUT_FILENO, F_GETFL) | O_NONBLOCK);
