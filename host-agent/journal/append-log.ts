@@ -28,6 +28,8 @@ export class AppendLog {
   #file: FileHandle;
   /** End of the last record that is known to be whole; the next group is written here. */
   #end: number;
+  /** Whether something of a group that failed may lie behind the end. */
+  #hasRemains = false;
   #pending: PendingAppend[] = [];
   #lazy: Buffer[] = [];
   #lazyBytes = 0;
@@ -104,6 +106,7 @@ export class AppendLog {
       await this.#file.close();
       this.#file = file;
       this.#end = bytes.length;
+      this.#hasRemains = false;
     });
   }
 
@@ -145,6 +148,7 @@ export class AppendLog {
   /** The file is open for synchronised writes: a write that is done is on disk, with one trip to the disk's thread. */
   async #write(bytes: Buffer): Promise<boolean> {
     try {
+      if (this.#hasRemains) await this.#cutRemains();
       for (let done = 0; done < bytes.length; ) {
         const { bytesWritten } = await this.#file.write(bytes, done, bytes.length - done, this.#end + done);
         done += bytesWritten;
@@ -152,10 +156,17 @@ export class AppendLog {
       this.#end += bytes.length;
       return true;
     } catch {
-      // What a later group does not overwrite must not be read as a record of this one.
-      await this.#file.truncate(this.#end).catch(() => {});
+      this.#hasRemains = true;
+      await this.#cutRemains().catch(() => {});
       return false;
     }
+  }
+
+  /** A record that was refused, but got to the disk, would be found behind a later one that is as long as what lay before it. */
+  async #cutRemains(): Promise<void> {
+    await this.#file.truncate(this.#end);
+    await this.#file.sync();
+    this.#hasRemains = false;
   }
 }
 
