@@ -18,7 +18,7 @@ import type { AttachPayload } from '../../shared/grant.ts';
 import { newId } from '../../shared/ids.ts';
 import { DEFAULT_RESOURCE_LIMITS } from '../../shared/limits.ts';
 import { readReceipt } from '../../shared/receipt-verify.ts';
-import { until } from '../e2e/until.ts';
+import { until, untilStill } from '../e2e/until.ts';
 import { EdgeDouble } from '../fixtures/edge-double/edge-double.ts';
 import { Grants, newSessionIdentity } from '../fixtures/edge-double/grants.ts';
 import type { SessionPeer } from '../fixtures/edge-double/session-peer.ts';
@@ -322,9 +322,10 @@ describe('a session that moves', () => {
     const restore = restoreOf(said, 1, 'continue');
     await session.attach(1, { snapshot: restore }, false);
     const givenUp = session.peer;
-    // What it wrote while it was made ready is on its way; then nothing comes for as long as one likes to look.
-    await wait(300);
-    const { length } = session.output(executionId);
+    const length = await untilStill(
+      'what it wrote as it was made ready is here',
+      () => session.output(executionId).length,
+    );
     await wait(500);
     expect(session.output(executionId).length).toBe(length);
     givenUp.send({ type: 'fenced', epoch: 3 });

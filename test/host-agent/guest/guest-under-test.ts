@@ -4,6 +4,7 @@ import type { Channel, OutputStream } from '../../../host-agent/guest-link/chann
 import type { GuestResult } from '../../../host-agent/guest-link/failure.ts';
 import { FileServer } from '../../../host-agent/guest-link/file-server.ts';
 import type { GuestLink } from '../../../host-agent/guest-link/guest-link.ts';
+import { PATIENCE_MS } from '../../patience.ts';
 
 export interface GuestUnderTest {
   readonly link: GuestLink;
@@ -17,7 +18,6 @@ export interface GuestUnderTest {
 }
 
 export const ENVIRONMENT = ['PATH=/usr/local/bin:/usr/bin:/bin', 'LANG=C.UTF-8', 'HOME=/tmp'];
-export const PATIENCE_MS = 15_000;
 
 export function must<T>(result: GuestResult<T>): T {
   if (!result.ok) throw new Error(`${result.failure.reason}: ${result.failure.message}`);

@@ -4,8 +4,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { GuestLink } from '../../../host-agent/guest-link/guest-link.ts';
+import { PATIENCE_MS } from '../../patience.ts';
 import { compileGuest } from './compiled-guest.ts';
-import { type GuestUnderTest, PATIENCE_MS } from './guest-under-test.ts';
+import type { GuestUnderTest } from './guest-under-test.ts';
 
 export function supervisorCommand(folder: string): string[] {
   const program = join(folder, 'supervisor');

@@ -4,8 +4,9 @@ import type { Kernel } from '../../../host-agent/guest-link/kernel.ts';
 import { startNodeKernel } from '../../../host-agent/guest-link/node-kernel.ts';
 import { RegisteredToolSchema } from '../../../shared/registered-tool.ts';
 import { codeCell } from '../../../worker/tools/code-cell.ts';
+import { PATIENCE_MS } from '../../patience.ts';
 import { describeStarted } from './describe-guest.ts';
-import { ENVIRONMENT, must, Output, PATIENCE_MS } from './guest-under-test.ts';
+import { ENVIRONMENT, must, Output } from './guest-under-test.ts';
 import { startPlain } from './plain-supervisor.ts';
 
 function cell(code: string, args: Record<string, unknown>, more: object = {}): string {

@@ -13,6 +13,7 @@ import { SessionSchema } from '../../../shared/session.ts';
 import type { TenantPort } from '../../../worker/objects/tenant/port.ts';
 import type { ExecutionDouble } from '../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
+import { PATIENCE_MS } from '../../patience.ts';
 import { ALL_SCOPES, tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn, request } from '../harness/api.ts';
 import { EventReader } from '../harness/event-reader.ts';
@@ -99,12 +100,11 @@ async function get(id: string): Promise<Program> {
 }
 
 async function until(id: string, condition: (program: Program) => boolean): Promise<Program> {
-  for (let look = 0; look < 500; look += 1) {
+  const waiting = { timeout: PATIENCE_MS, interval: 10 };
+  return vi.waitUntil(async () => {
     const program = await get(id);
-    if (condition(program)) return program;
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-  throw new Error(`waited in vain for ${condition.toString()}`);
+    return condition(program) ? program : undefined;
+  }, waiting);
 }
 
 async function reply(id: string, results: object[], more: object = { detach: true }) {

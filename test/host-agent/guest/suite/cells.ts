@@ -1,7 +1,8 @@
 /** Kernels under test, and cells in them. */
 import type { Kernel } from '../../../../host-agent/guest-link/kernel.ts';
 import { startPythonKernel } from '../../../../host-agent/guest-link/python-kernel.ts';
-import { ENVIRONMENT, type GuestUnderTest, must, Output, PATIENCE_MS } from '../guest-under-test.ts';
+import { PATIENCE_MS } from '../../../patience.ts';
+import { ENVIRONMENT, type GuestUnderTest, must, Output } from '../guest-under-test.ts';
 
 export async function startPython({ link, work, programs }: GuestUnderTest): Promise<Kernel> {
   return must(

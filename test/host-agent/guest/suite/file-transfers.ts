@@ -8,14 +8,8 @@ import {
   replaceFile,
   watchFolder,
 } from '../../../../host-agent/guest-link/file-transfer.ts';
-import {
-  bash,
-  ENVIRONMENT,
-  eventually,
-  type GuestUnderTest,
-  must,
-  PATIENCE_MS,
-} from '../guest-under-test.ts';
+import { PATIENCE_MS } from '../../../patience.ts';
+import { bash, ENVIRONMENT, eventually, type GuestUnderTest, must } from '../guest-under-test.ts';
 
 const MIB = 1024 * 1024;
 

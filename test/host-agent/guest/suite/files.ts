@@ -1,14 +1,8 @@
 /** The file server: bytes as they are, names as they are, links followed only inside. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { FileServer } from '../../../../host-agent/guest-link/file-server.ts';
-import {
-  bash,
-  ENVIRONMENT,
-  type GuestUnderTest,
-  must,
-  PATIENCE_MS,
-  startFileServer,
-} from '../guest-under-test.ts';
+import { PATIENCE_MS } from '../../../patience.ts';
+import { bash, ENVIRONMENT, type GuestUnderTest, must, startFileServer } from '../guest-under-test.ts';
 
 const MAX_BYTES = 64 * 1024 * 1024;
 

@@ -1,7 +1,8 @@
 /** Cells that speak on the kernel's own control pair. */
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Kernel } from '../../../../host-agent/guest-link/kernel.ts';
-import { type GuestUnderTest, must, PATIENCE_MS } from '../guest-under-test.ts';
+import { PATIENCE_MS } from '../../../patience.ts';
+import { type GuestUnderTest, must } from '../guest-under-test.ts';
 import { startPython } from './cells.ts';
 
 const SPEAK = `

@@ -2,7 +2,8 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Kernel } from '../../../../host-agent/guest-link/kernel.ts';
 import { startNodeKernel } from '../../../../host-agent/guest-link/node-kernel.ts';
-import { ENVIRONMENT, eventually, type GuestUnderTest, must, PATIENCE_MS } from '../guest-under-test.ts';
+import { PATIENCE_MS } from '../../../patience.ts';
+import { ENVIRONMENT, eventually, type GuestUnderTest, must } from '../guest-under-test.ts';
 import { cellsOf } from './cells.ts';
 import { type Answerer, programsOf, tool } from './programs-cells.ts';
 

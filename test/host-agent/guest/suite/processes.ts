@@ -1,14 +1,7 @@
 /** Programs: how they start, how they end, and how everything they started is found and ended. */
 import { expect, it } from 'vitest';
-import {
-  bash,
-  ENVIRONMENT,
-  eventually,
-  type GuestUnderTest,
-  must,
-  PATIENCE_MS,
-  startBash,
-} from '../guest-under-test.ts';
+import { PATIENCE_MS } from '../../../patience.ts';
+import { bash, ENVIRONMENT, eventually, type GuestUnderTest, must, startBash } from '../guest-under-test.ts';
 
 export function describeProcesses(guest: () => GuestUnderTest): void {
   const exists = async (file: string) => (await bash(guest(), `test -e ${file}`)).exitCode === 0;

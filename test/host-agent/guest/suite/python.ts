@@ -1,7 +1,8 @@
 /** The Python kernel. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Kernel } from '../../../../host-agent/guest-link/kernel.ts';
-import { bash, eventually, type GuestUnderTest, must, PATIENCE_MS } from '../guest-under-test.ts';
+import { PATIENCE_MS } from '../../../patience.ts';
+import { bash, eventually, type GuestUnderTest, must } from '../guest-under-test.ts';
 import { cellsOf, startPython } from './cells.ts';
 
 export function describePython(guest: () => GuestUnderTest): void {

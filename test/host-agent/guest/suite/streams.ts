@@ -1,5 +1,6 @@
 /** Bytes: order, backpressure, input, and what is dropped. */
 import { expect, it } from 'vitest';
+import { PATIENCE_MS } from '../../../patience.ts';
 import {
   bash,
   ENVIRONMENT,
@@ -7,7 +8,6 @@ import {
   type GuestUnderTest,
   must,
   Output,
-  PATIENCE_MS,
   startBash,
 } from '../guest-under-test.ts';
 

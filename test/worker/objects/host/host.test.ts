@@ -170,6 +170,8 @@ describe('F22 a host of another version', () => {
 
 describe('a control link under a hostile host', () => {
   test('that floods is closed by its own code, and a new one has no fresh allowance (K19)', async () => {
+    // However long it takes to read the flood, no allowance comes back meanwhile.
+    vi.useFakeTimers({ toFake: ['Date'] });
     const closed = Promise.withResolvers<number>();
     host.onControlClosed = closed.resolve;
     const load = { type: 'load', sandboxes: 1, capacity: { sandboxes: 100 }, degraded: false };
