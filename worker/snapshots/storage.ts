@@ -69,6 +69,20 @@ export async function readManifest(
   });
 }
 
+/** The manifest, which is there only where all of its chunks are; null where there is none. */
+export async function findManifest(
+  bucket: R2Bucket,
+  place: SnapshotPlace,
+): Promise<Outcome<{ manifest: SnapshotManifest; sha256: string } | null>> {
+  return attempt('manifest_not_read', async () => {
+    const there = await bucket.get(manifestKey(place));
+    if (there === null) return success(null);
+    const bytes = new Uint8Array(await there.arrayBuffer());
+    const manifest = parseManifest(bytes);
+    return success(manifest === undefined ? null : { manifest, sha256: await sha256Hex(bytes) });
+  });
+}
+
 export function parseManifest(bytes: Uint8Array): SnapshotManifest | undefined {
   try {
     return SnapshotManifestSchema.safeParse(JSON.parse(new TextDecoder().decode(bytes))).data;

@@ -155,6 +155,7 @@ function heldOf({ snapshot, programs = [] }: CreateInput): HeldSnapshot | null {
     storedBytes,
     atMs: Date.now(),
     isOwn: false,
+    isStopped: false,
     wake: null,
   };
 }

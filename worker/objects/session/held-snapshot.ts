@@ -22,6 +22,8 @@ export const HeldSnapshotSchema = z.object({
   forks: z.array(ForkedExecutionSchema).default([]),
   /** Whether it is where this session is; else it is what the session began with. */
   isOwn: z.boolean(),
+  /** Whether the calls that were under way in it have ended here: they are stopped before the session goes on. */
+  isStopped: z.boolean().default(false),
   /** Of one that was to come back: when that is tried again, and how often it was tried. */
   wake: z.object({ atMs: z.number(), tries: z.number() }).nullable().default(null),
 });

@@ -166,6 +166,9 @@ export class Intake {
     const record = this.#executions.find(frame.execution_id);
     if (record === undefined || record.status === 'queued') {
       this.#refuse(frame, 'no such execution was sent');
+    } else if (this.#row.record.state === 'suspended') {
+      // An agent died as it restored it. The call never went on there, and does so from the snapshot.
+      this.#drop(frame, 'the session is in its snapshot');
     } else if (record.receiptSeq === null) await this.#end(record, frame);
     // Whatever came of it, the frame need not come again. Its acknowledgement is not what anybody waits for.
     this.#acknowledgement.took(frame.seq, 0, false);

@@ -75,6 +75,7 @@ async function goBack(
     storedBytes,
     atMs: Date.now(),
     isOwn: false,
+    isStopped: false,
     wake: null,
   };
   if (state === 'suspended') row.patch({ snapshot });

@@ -67,9 +67,10 @@ export class SandboxChanges {
 
   /** What of its executions the host knows is not known here. */
   takenForLost(reason: LostReason | 'link_lost'): void {
-    const { row, sandbox, deadlines, executions, dispatch } = this.#parts;
+    const { row, sandbox, suspension, deadlines, executions, dispatch } = this.#parts;
     sandbox.markLost(reason);
     this.#cancelWork();
+    suspension.sandboxGone(reason, GONE);
     if (row.maybe?.state === 'suspended') sandbox.cancelAttach(GONE);
     // An agent that died in the middle of an attach never makes that sandbox: its grant is used up.
     else if (reason === 'host_restarted') {
@@ -87,10 +88,11 @@ export class SandboxChanges {
 
   /** What ran in the sandbox is unknown; what waits gets a new one. */
   abandon(reason: string): void {
-    const { sandbox, executions, dispatch } = this.#parts;
+    const { sandbox, suspension, executions, dispatch } = this.#parts;
     this.#links.lossKnown();
     sandbox.abandon(reason);
     this.#cancelWork();
+    suspension.cancel(GONE);
     for (const record of executions.open.slice()) {
       if (!isToBeSent(record)) executions.end(record, { status: 'unknown', reason });
     }
@@ -107,10 +109,9 @@ export class SandboxChanges {
   }
 
   #cancelWork(): void {
-    const { transfers, pausing, suspension } = this.#parts;
+    const { transfers, pausing } = this.#parts;
     transfers.linkDown();
     pausing.cancel(GONE);
-    suspension.cancel(GONE);
   }
 }
 

@@ -124,7 +124,7 @@ export class SandboxKeeper {
     const { facts, epoch, snapshot } = this.#row.record;
     if (snapshot === null) return null;
     const { tenant, sessionId, hostId } = facts;
-    const { snapshotId, manifestSha256, generation, isOwn, forks } = snapshot;
+    const { snapshotId, manifestSha256, generation, isOwn, isStopped, forks } = snapshot;
     const claims = { host: hostId, tenant, session: sessionId, snapshot: snapshotId, epoch };
     return {
       snapshot_id: snapshotId,
@@ -132,7 +132,7 @@ export class SandboxKeeper {
       key: await snapshotKey(this.#configuration.snapshotRoot, { tenant, snapshotId }),
       transfer_token: await signTransferToken({ ...claims, direction: 'get' }, this.#configuration),
       generation: generation + 1,
-      executions: isOwn ? 'continue' : 'stop',
+      executions: isOwn && !isStopped ? 'continue' : 'stop',
       ...(forks.length === 0 ? {} : { forks }),
     };
   }

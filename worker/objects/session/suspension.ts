@@ -26,6 +26,7 @@ import { isToBeSent } from './records.ts';
 import type { SandboxKeeper } from './sandbox.ts';
 import type { SessionRow } from './session-row.ts';
 import type { SessionStore } from './store.ts';
+import { storedMove } from './stored-move.ts';
 import { openNetwork, sealNetwork } from './stored-network.ts';
 import type { Transfers } from './transfers.ts';
 
@@ -77,6 +78,7 @@ export interface SuspensionParts {
 export class Suspension {
   readonly #parts: SuspensionParts;
   #asked: Asked | undefined;
+  #judging: Promise<boolean> | undefined;
 
   constructor(parts: SuspensionParts) {
     this.#parts = parts;
@@ -166,9 +168,12 @@ export class Suspension {
 
   /** Memory is new: what the host was not told of it never makes. */
   recover(): void {
-    const pending = this.#parts.row.maybe?.pendingSnapshot;
+    const record = this.#parts.row.maybe;
+    const pending = record?.pendingSnapshot;
     if (pending?.isSent === false) {
       this.#failed(pending.snapshotId, failure('suspend_failed', 'the host was not asked'));
+    } else if (record?.sandbox === 'lost') {
+      this.sandboxGone('sandbox_lost', failure('sandbox_failed', 'the sandbox is gone'));
     }
   }
 
@@ -257,18 +262,75 @@ export class Suspension {
     if (!isPending || pendingSnapshot.leaveRunning) {
       return () => this.#parts.port.sandboxLost('suspended_too_late');
     }
-    this.#move(frame);
+    this.#move(frame, false);
     return () => {
-      if (isKnown) this.#asked?.settle(success({ frame, programs: [] }));
-      this.#asked = undefined;
-      this.#parts.sandbox.abandon('suspended');
-      this.#parts.port.moved();
+      this.#moved(frame, 'suspended');
       void this.#tellMoved(frame);
     };
   }
 
+  #moved(frame: Suspended, reason: string): void {
+    if (this.#asked?.snapshotId === frame.snapshot_id) {
+      this.#asked.settle(success({ frame, programs: [] }));
+    }
+    this.#asked = undefined;
+    this.#parts.sandbox.abandon(reason);
+    this.#parts.port.moved();
+  }
+
+  /** The sandbox is gone. Where it was about to move, calls wait until it is known whether it has. */
+  sandboxGone(reason: string, why: Failure): void {
+    if (!this.#isMoving) {
+      this.cancel(why);
+      return;
+    }
+    this.takeIn(reason)
+      .catch((error: unknown) => logWarning('move_not_judged', { detail: messageOf(error) }))
+      .then((isThere) => {
+        if (isThere !== true) this.cancel(why);
+      });
+  }
+
+  get #isMoving(): boolean {
+    const pending = this.#parts.row.maybe?.pendingSnapshot ?? null;
+    return pending !== null && !pending.leaveRunning && pending.isSent;
+  }
+
+  /**
+   * The host that was asked to move the session will not say whether it has. Where all of the snapshot is stored the session
+   * is in it, for its sandbox stood still since; of the calls in it nobody knows what came of them, so they do not go on.
+   */
+  takeIn(reason: string): Promise<boolean> {
+    const { pendingSnapshot } = this.#record;
+    if (pendingSnapshot === null || !this.#isMoving) return Promise.resolve(false);
+    this.#judging ??= this.#takeIn(pendingSnapshot.snapshotId, reason).finally(() => {
+      this.#judging = undefined;
+    });
+    return this.#judging;
+  }
+
+  async #takeIn(snapshotId: string, reason: string): Promise<boolean> {
+    const { row, env } = this.#parts;
+    const found = await storedMove(row, env, snapshotId);
+    const { state } = this.#record;
+    if (found === undefined || !this.#isOf(snapshotId)) return state === 'suspended';
+    if (state !== 'running' && state !== 'paused') return false;
+    const { executions, sandbox } = this.#parts;
+    for (const record of executions.open.slice()) {
+      if (!isToBeSent(record)) executions.end(record, { status: 'unknown', reason });
+    }
+    this.#move(found.frame, found.hadCalls);
+    this.#moved(found.frame, reason);
+    // Should it live after all, it is told to end.
+    await sandbox.sendDestroy().catch((error: unknown) => {
+      logWarning('destroy_not_sent', { detail: messageOf(error) });
+    });
+    await this.#tellMoved(found.frame);
+    return true;
+  }
+
   /** The session is in the snapshot, and what was under way stands where the host says. */
-  #move(frame: Suspended): void {
+  #move(frame: Suspended, isStopped: boolean): void {
     const { row, store, executions, deadlines } = this.#parts;
     const { facts, generation, pausedAtMs, expiresAtMs } = this.#record;
     const nowMs = Date.now();
@@ -304,6 +366,7 @@ export class Suspension {
           storedBytes: frame.stored_bytes,
           atMs: nowMs,
           isOwn: true,
+          isStopped,
           wake: this.#parts.port.isToWake() ? { atMs: nowMs + nextWakeDelayMs(0), tries: 0 } : null,
         },
       });

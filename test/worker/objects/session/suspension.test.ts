@@ -1,15 +1,29 @@
-import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test';
+import {
+  abortAllDurableObjects,
+  evictDurableObject,
+  runDurableObjectAlarm,
+  runInDurableObject,
+} from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { verifyChain } from '../../../../shared/receipt-verify.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import { type HostDouble, startAmong } from '../../../fixtures/host-double/host-double.ts';
+import type { SessionDouble } from '../../../fixtures/host-double/session-double.ts';
+import { storeSnapshot } from '../../../fixtures/host-double/snapshot-double.ts';
 import { tokenOf } from '../../fixture-issuer.ts';
 import { api, problemIn } from '../../harness/api.ts';
 import { assembled, executeStream } from '../../harness/event-reader.ts';
 import { eventually } from '../../harness/eventually.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
-import { call, caller, openSession, type TestSession, WHOLE_CHAIN } from '../../harness/sessions.ts';
+import {
+  call,
+  caller,
+  openSession,
+  sessionStub,
+  type TestSession,
+  WHOLE_CHAIN,
+} from '../../harness/sessions.ts';
 
 let host: HostDouble;
 let session: TestSession;
@@ -260,6 +274,23 @@ describe('a suspended session', () => {
     expect(await run('x')).toMatchObject({ status: 'succeeded', state_lost: false });
   });
 
+  test('is still in its snapshot where the agent died that was restoring it, whatever that says of its calls', async () => {
+    const execution = await start('x');
+    await session.stub.suspend(caller);
+    host.restartsInAttaches = 1;
+    expect(await session.stub.resume(caller)).toMatchObject({ ok: false });
+    expect(await session.stub.getExecution(caller, execution.id)).toMatchObject({
+      value: { status: 'running' },
+    });
+    expect(await session.stub.resume(caller)).toMatchObject({ value: { state: 'running' } });
+    await execution.finish();
+    expect(await session.stub.wait(caller, execution.id)).toMatchObject({ value: { status: 'succeeded' } });
+    expect(await run('after')).toMatchObject({ status: 'succeeded', state_lost: false });
+    const exported = await session.stub.receipts(caller, WHOLE_CHAIN);
+    if (!exported.ok) throw new Error(exported.detail);
+    expect(exported.value.receipts).toHaveLength(2);
+  });
+
   test('is made so by itself where it was asked for, once nothing is going on', async () => {
     const idle = await openSession(host, { suspend_after_idle_s: 30 });
     const stub = env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${idle.id}`));
@@ -390,6 +421,64 @@ describe('the word of a host that all is stored', () => {
     expect(await suspending).toMatchObject({ value: { state: 'suspended' } });
     expect(double.suspends).toHaveLength(1);
     expect(await run('after')).toMatchObject({ status: 'succeeded', state_lost: false });
+  });
+
+  describe('need not come where all is stored and the sandbox is gone:', () => {
+    let double: SessionDouble;
+    let execution: ExecutionDouble;
+    let suspending: Promise<unknown>;
+
+    beforeEach(async () => {
+      await run('before');
+      execution = await start('x');
+      host.answersSuspends = false;
+      suspending = session.stub.suspend(caller).catch((error: unknown) => error);
+      double = host.session(session.id);
+      await host.until(() => double.suspends.length === 1);
+      const [payload] = double.suspends;
+      if (payload === undefined) throw new Error('no suspend came');
+      await storeSnapshot(double, payload);
+    });
+
+    async function expectInSnapshot(reason: string): Promise<void> {
+      expect(await session.stub.wait(caller, execution.id)).toMatchObject({
+        value: { status: 'unknown', reason },
+      });
+      await eventually(async () => expect(await view()).toMatchObject({ state: 'suspended', host_id: null }));
+      expect((await stored()).length).toBe(2);
+      expect(await run('after')).toMatchObject({ status: 'succeeded', state_lost: false });
+      // What ran in it has ended here, and is not to go on.
+      const { attach } = host.session(session.id);
+      expect(attach.snapshot).toMatchObject({
+        snapshot_id: double.suspends[0]?.snapshot_id,
+        executions: 'stop',
+      });
+      expect(await view()).toMatchObject({ state: 'running', generation: 1 });
+    }
+
+    test('the session is in the snapshot where its host was started again', async () => {
+      double.send({ type: 'sandbox_lost', reason: 'host_restarted' });
+      expect(await suspending).toMatchObject({ value: { state: 'suspended' } });
+      await expectInSnapshot('host_restarted');
+    });
+
+    test('so it is where its host is dead', async () => {
+      await session.stub.hostLost({ hostId: host.hostId });
+      expect(await suspending).toMatchObject({ value: { state: 'suspended' } });
+      await expectInSnapshot('host_lost');
+    });
+
+    test('so it is where the object dies between', async () => {
+      await runInDurableObject(objectStub(), (_object, state) => {
+        state.storage.sql.exec("UPDATE session SET sandbox = 'lost'");
+      });
+      await abortAllDurableObjects();
+      expect(await suspending).toBeInstanceOf(Error);
+      await host.until(() => host.controlEpoch === 0);
+      await host.connect();
+      session = { ...session, stub: sessionStub(session.id) };
+      await expectInSnapshot('sandbox_lost');
+    });
   });
 
   test('is kept by the index though it was not told: it asks the session', async () => {
