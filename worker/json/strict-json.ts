@@ -3,6 +3,7 @@
  * round, no half of a surrogate pair. `JSON.parse` lets all of these through, and two readers of one text would then see
  * different values.
  */
+import { parseExactly } from './exact-integers.ts';
 
 export interface JsonBounds {
   maxDepth: number;
@@ -22,8 +23,15 @@ export interface JsonFault {
 
 export type StrictJson = { ok: true; value: unknown } | JsonFault;
 
-export function parseStrictJson(text: string, bounds: JsonBounds): StrictJson {
-  return faultOf(new Scanner(text, bounds)) ?? { ok: true, value: JSON.parse(text) };
+type JsonPath = readonly (string | number)[];
+
+/** Integers that a double would round are faults, unless they stand where they are kept: there they are bigints. */
+export function parseStrictJson(
+  text: string,
+  bounds: JsonBounds,
+  isKept: (path: JsonPath) => boolean = () => false,
+): StrictJson {
+  return faultOf(new Scanner(text, bounds, { isKept })) ?? { ok: true, value: parseExactly(text) };
 }
 
 /**
@@ -33,9 +41,9 @@ export function parseStrictJson(text: string, bounds: JsonBounds): StrictJson {
 export function inexactNumber(
   text: string,
   bounds: JsonBounds,
-  isAsked: (path: readonly (string | number)[]) => boolean,
+  isAsked: (path: JsonPath) => boolean,
 ): JsonFault | undefined {
-  return faultOf(new Scanner(text, bounds, isAsked));
+  return faultOf(new Scanner(text, bounds, { isAsked }));
 }
 
 /** Line and column, both from 1, of an offset. */
@@ -77,14 +85,23 @@ class Scanner {
   readonly #bounds: JsonBounds;
   readonly #path: (string | number)[] = [];
   /** Where only numbers are looked at, and which; undefined where everything is strict. */
-  readonly #isAsked: ((path: readonly (string | number)[]) => boolean) | undefined;
+  readonly #isAsked: ((path: JsonPath) => boolean) | undefined;
+  readonly #isKept: (path: JsonPath) => boolean;
   #at = 0;
   #values = 0;
 
-  constructor(text: string, bounds: JsonBounds, isAsked?: (path: readonly (string | number)[]) => boolean) {
+  constructor(
+    text: string,
+    bounds: JsonBounds,
+    {
+      isAsked,
+      isKept = () => false,
+    }: { isAsked?: (path: JsonPath) => boolean; isKept?: (path: JsonPath) => boolean },
+  ) {
     this.#text = text;
     this.#bounds = bounds;
     this.#isAsked = isAsked;
+    this.#isKept = isKept;
   }
 
   document(): void {
@@ -195,7 +212,7 @@ class Scanner {
     if (this.#isAsked?.(this.#path) === false) return;
     const number = Number(digits);
     if (!Number.isFinite(number)) this.#fail('number', 'a number within the range of a double', start);
-    if (/^-?\d+$/.test(digits) && !Number.isSafeInteger(number)) {
+    if (/^-?\d+$/.test(digits) && !Number.isSafeInteger(number) && !this.#isKept(this.#path)) {
       this.#fail('number', 'an integer within ±(2^53 - 1); send larger ones as strings', start);
     }
   }

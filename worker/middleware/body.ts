@@ -3,6 +3,7 @@ import type * as z from 'zod';
 import { type ErrorCode, failure, type Violation } from '../../shared/errors.ts';
 import { MAX_BODY_BYTES } from '../../shared/limits.ts';
 import { readRequestBytes } from '../identity/read-bounded.ts';
+import { isInToolSchema } from '../json/exact-integers.ts';
 import { lineAndColumn, parseStrictJson } from '../json/strict-json.ts';
 import { Refusal } from './refusal.ts';
 import { violation, violationsOf } from './violations.ts';
@@ -63,7 +64,7 @@ export function invalid(violations: Violation[]): Refusal {
 
 function parseJson(bytes: Uint8Array): unknown {
   const text = decodeText(bytes);
-  const parsed = parseStrictJson(text, BOUNDS);
+  const parsed = parseStrictJson(text, BOUNDS, isInToolSchema);
   if (parsed.ok) return parsed.value;
   if (parsed.kind === 'syntax') {
     const { line, column } = lineAndColumn(text, parsed.position);

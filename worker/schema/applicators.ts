@@ -5,6 +5,7 @@ import {
   addSeen,
   type Evaluation,
   inside,
+  isNumber,
   isObject,
   type Keyword,
   noneSeen,
@@ -164,8 +165,8 @@ const contains: Keyword = (evaluation, { keyword, schema }, value, place) => {
   }
   const counts = place.dialect.name === '2020-12' && place.dialect.asserts;
   const { minContains, maxContains } = counts ? schema : {};
-  const least = typeof minContains === 'number' ? minContains : 1;
-  const most = typeof maxContains === 'number' ? maxContains : Number.POSITIVE_INFINITY;
+  const least = isNumber(minContains) ? minContains : 1;
+  const most = isNumber(maxContains) ? maxContains : Number.POSITIVE_INFINITY;
   if (count < least) return fault(place, `at least ${least} elements that fit \`contains\``, value);
   return count <= most || fault(place, `at most ${most} elements that fit \`contains\``, value);
 };

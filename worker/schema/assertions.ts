@@ -1,6 +1,6 @@
 /** The keywords that look at one value only. */
 import { canonicalText, isMultipleOf } from './canonical.ts';
-import { type Evaluation, isObject, type Keyword, type SchemaObject } from './evaluation.ts';
+import { type Evaluation, isNumber, isObject, type Keyword, type SchemaObject } from './evaluation.ts';
 import { fault, shown } from './violations.ts';
 
 const MAX_SHOWN_VALUES = 20;
@@ -8,14 +8,15 @@ const MAX_SHOWN_VALUES = 20;
 function isOfType(value: unknown, type: unknown): boolean {
   switch (type) {
     case 'integer':
-      return Number.isInteger(value);
+      return Number.isInteger(value) || typeof value === 'bigint';
+    case 'number':
+      return isNumber(value);
     case 'object':
       return isObject(value);
     case 'array':
       return Array.isArray(value);
     case 'null':
       return value === null;
-    case 'number':
     case 'string':
     case 'boolean':
       return typeof value === type;
@@ -44,20 +45,20 @@ const constant: Keyword = (evaluation, { keyword }, value, place) =>
 
 /** A keyword about a measure of values of one kind. */
 function measured(
-  measure: (value: unknown, evaluation: Evaluation) => number | undefined,
-  holds: (measured: number, limit: number) => boolean,
-  expected: (limit: number) => string,
+  measure: (value: unknown, evaluation: Evaluation) => number | bigint | undefined,
+  holds: (measured: number | bigint, limit: number | bigint) => boolean,
+  expected: (limit: number | bigint) => string,
 ): Keyword {
   return (evaluation, { keyword }, value, place) => {
-    if (typeof keyword !== 'number') return true;
+    if (!isNumber(keyword)) return true;
     const size = measure(value, evaluation);
     return size === undefined || holds(size, keyword) || fault(place, expected(keyword), value);
   };
 }
 
-const numberOf = (value: unknown) => (typeof value === 'number' ? value : undefined);
+const numberOf = (value: unknown) => (isNumber(value) ? value : undefined);
 /** By numbers of up to 600 digits. */
-function dividendOf(value: unknown, evaluation: Evaluation): number | undefined {
+function dividendOf(value: unknown, evaluation: Evaluation): number | bigint | undefined {
   evaluation.spend(32);
   return numberOf(value);
 }
@@ -78,8 +79,8 @@ function lengthOf(value: unknown, evaluation: Evaluation): number | undefined {
   return length;
 }
 
-const isAtLeast = (size: number, limit: number) => size >= limit;
-const isAtMost = (size: number, limit: number) => size <= limit;
+const isAtLeast = (size: number | bigint, limit: number | bigint) => size >= limit;
+const isAtMost = (size: number | bigint, limit: number | bigint) => size <= limit;
 
 const pattern: Keyword = (evaluation, { keyword }, value, place) => {
   if (typeof value !== 'string' || typeof keyword !== 'string') return true;

@@ -13,12 +13,14 @@ export function canonicalText(evaluation: Pick<Evaluation, 'spend'>, value: unkn
     return `{${members.join(',')}}`;
   }
   if (typeof value === 'string') evaluation.spend(value.length >> 6);
+  // One text for an integer, however it was written.
+  if (typeof value === 'number' && Number.isInteger(value)) return BigInt(value).toString();
   // Minus zero is zero.
   return JSON.stringify(value) ?? 'null';
 }
 
 /** By the decimal digits as they are written: 0.3 is three times 0.1. */
-export function isMultipleOf(value: number, divisor: number): boolean {
+export function isMultipleOf(value: number | bigint, divisor: number | bigint): boolean {
   const a = decimalOf(value);
   const b = decimalOf(divisor);
   if (b.digits === 0n) return false;
@@ -32,7 +34,7 @@ interface Decimal {
   exponent: number;
 }
 
-function decimalOf(value: number): Decimal {
+function decimalOf(value: number | bigint): Decimal {
   const [mantissa = '0', power = '0'] = String(value).split('e');
   const [whole = '0', fraction = ''] = mantissa.split('.');
   return { digits: BigInt(`${whole}${fraction}`), exponent: Number(power) - fraction.length };

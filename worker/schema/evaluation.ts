@@ -53,6 +53,11 @@ export function isObject(value: unknown): value is SchemaObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** Integers that a double would round are bigints; they stand in schemas only. */
+export function isNumber(value: unknown): value is number | bigint {
+  return typeof value === 'number' || typeof value === 'bigint';
+}
+
 export function inside(place: Place, key: string | number): Place {
   return { ...place, path: `${place.path}.${key}`, seen: place.seen && noneSeen() };
 }

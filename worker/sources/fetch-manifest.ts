@@ -4,6 +4,7 @@ import type * as z from 'zod';
 import type { ManifestSourceSchema } from '../../shared/tool-source.ts';
 import { MAX_SOURCE_BYTES } from '../../shared/tool-source.ts';
 import { readBounded } from '../identity/read-bounded.ts';
+import { isInToolSchema } from '../json/exact-integers.ts';
 import { parseStrictJson } from '../json/strict-json.ts';
 import type { AddressRules } from '../tools/http/address.ts';
 import { AnswerTooLarge, boundedFetch } from '../tools/http/bounded-fetch.ts';
@@ -44,7 +45,7 @@ export async function fetchManifest(request: ManifestRequest): Promise<FetchedMa
   };
 }
 
-/** Strictly: two fields of one name, or an integer that would be rounded, make it no manifest. */
+/** Strictly: two fields of one name, or an integer outside of schemas that would be rounded, make it no manifest. */
 export function parseManifest(bytes: Uint8Array): unknown {
   let text: string;
   try {
@@ -52,7 +53,7 @@ export function parseManifest(bytes: Uint8Array): unknown {
   } catch {
     throw new ServerFault('the manifest is not text in UTF-8');
   }
-  const parsed = parseStrictJson(text, BOUNDS);
+  const parsed = parseStrictJson(text, BOUNDS, isInToolSchema);
   if (!parsed.ok) throw new ServerFault('the manifest is not JSON that can be read without loss');
   return parsed.value;
 }

@@ -1,6 +1,7 @@
 /** SQL of the catalogue: the tools of a tenant, and the versions that they had. */
 import * as z from 'zod';
 import { nameFault, type RegisteredTool, RegisteredToolSchema } from '../../../shared/registered-tool.ts';
+import { parseExactly } from '../../json/exact-integers.ts';
 import type { NameKind, StoredTool } from './port.ts';
 
 const SCHEMA = `
@@ -29,7 +30,7 @@ function asItStands(tool: RegisteredTool): RegisteredTool {
 }
 
 const RowSchema = z.object({
-  definition: z.string().transform((text) => asItStands(RegisteredToolSchema.parse(JSON.parse(text)))),
+  definition: z.string().transform((text) => asItStands(RegisteredToolSchema.parse(parseExactly(text)))),
   credentials: z.string().nullable(),
 });
 const KeySchema = z.object({ name: z.string(), key: z.string() });

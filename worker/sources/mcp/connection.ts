@@ -5,6 +5,7 @@ import type { JsonSchema } from '../../tools/definition.ts';
 import type { EdgeOutcome, OnEdgeProgress } from '../../tools/edge-execution.ts';
 import { CallProgress } from './call-progress.ts';
 import { edgeOutcomeOf } from './call-result.ts';
+import { withExactIntegers } from './exact-tools.ts';
 import { type ListedTools, listTools, ToolsPageSchema } from './list-tools.ts';
 
 const PROBE_TIMEOUT_MS = 5_000;
@@ -82,10 +83,12 @@ export class McpConnection {
   }
 
   listTools({ timeoutMs }: { timeoutMs: number }): Promise<ListedTools> {
-    return listTools((cursor, timeout) => {
+    return listTools(async (cursor, timeout) => {
       const params = cursor === undefined ? {} : { cursor };
       const options = { timeout, maxTotalTimeout: timeout };
-      return this.#client.request({ method: 'tools/list', params }, ToolsPageSchema, options);
+      return withExactIntegers(
+        await this.#client.request({ method: 'tools/list', params }, ToolsPageSchema, options),
+      );
     }, timeoutMs);
   }
 

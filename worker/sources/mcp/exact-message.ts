@@ -1,9 +1,12 @@
 /**
  * The client reads the numbers of a server's answer as doubles. An answer with data that would not be what the server wrote is
- * marked before the client sees it, so that it is refused and never given rounded.
+ * marked before the client sees it, so that it is refused and never given rounded. Of a list of tools the integers that would
+ * be rounded are noted beside it.
  */
 import { isSchema } from '../../formats/json-schema.ts';
+import { parseExactly } from '../../json/exact-integers.ts';
 import { inexactNumber } from '../../json/strict-json.ts';
+import { INTEGERS, notedIntegers } from './exact-tools.ts';
 
 const MARK = 'sandgate/inexact';
 /** Without one of these no number is past what a double holds. */
@@ -15,9 +18,10 @@ const MAX_PLACE_CHARACTERS = 256;
 export function exactMessage(text: string): string {
   if (!LONG_NUMBER.test(text)) return text;
   const fault = inexactNumber(text, BOUNDS, isData);
-  if (fault === undefined || fault.kind === 'syntax') return text;
+  if (fault?.kind === 'syntax') return text;
   const message = parsed(text);
   if (message === undefined) return text;
+  if (fault === undefined) return withIntegers(message) ?? text;
   // Which of several it is does not show in the parsed ones: all of them are marked.
   const all = Array.isArray(message) ? message.map((one) => marked(one, fault.path)) : undefined;
   return JSON.stringify(all ?? marked(message, fault.path));
@@ -31,6 +35,16 @@ export function inexactPlace({
 }): string | undefined {
   const place = _meta?.[MARK];
   return typeof place === 'string' ? place : undefined;
+}
+
+/** Undefined where nothing is to be noted. A list comes as a message of its own. */
+function withIntegers(message: unknown): string | undefined {
+  if (!isSchema(message) || !isSchema(message.result)) return undefined;
+  const { result } = message;
+  const integers = notedIntegers(result.tools);
+  if (integers.length === 0) return undefined;
+  const meta = isSchema(result._meta) ? result._meta : {};
+  return JSON.stringify({ ...message, result: { ...result, _meta: { ...meta, [INTEGERS]: integers } } });
 }
 
 function isData(path: readonly (string | number)[]): boolean {
@@ -49,7 +63,7 @@ function marked(message: unknown, path: string): unknown {
 /** Beyond the bounds it was not read to its end: then it may be no JSON, which the client says better. */
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseExactly(text);
   } catch {
     return undefined;
   }
