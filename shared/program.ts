@@ -30,6 +30,8 @@ export const TERMINAL_CLIENT_WINDOW_BYTES = 256 * KIB;
 /** One that never says so gets this much in all: the edge cannot see how much of it waits to be sent. */
 export const TERMINAL_UNTOLD_BYTES = 16 * MIB;
 export const MAX_COMMAND_BYTES = 128 * KIB;
+/** Of one message to a background process. */
+export const MAX_PROCESS_INPUT_BYTES = 64 * KIB;
 export const MAX_WAIT_MS = 600_000;
 export const MAX_STOP_GRACE_MS = 30_000;
 
@@ -97,6 +99,8 @@ export const ProcessSchema = z.object({
   /** Written so far, both streams together; logs older than `log_start` are gone. */
   log_bytes: z.int().min(0),
   log_start: z.int().min(0),
+  /** How much it had written when input last came; absent where none did. */
+  input_at: z.int().min(0).optional(),
 });
 export type Process = z.infer<typeof ProcessSchema>;
 export const ProcessListSchema = z.object({ processes: z.array(ProcessSchema) });
@@ -152,6 +156,15 @@ export const ProgramRequestSchema = z.discriminatedUnion('operation', [
     command: z.string().min(1).max(MAX_COMMAND_BYTES),
     cwd: z.string().min(1).max(4_095).nullable(),
     environment: Environment,
+    /** Its input stays open. Only said where it is: hosts of before do not know the word. */
+    stdin: z.literal(true).optional(),
+  }),
+  z.strictObject({
+    operation: z.literal('process_input'),
+    process_id: ProcessIdSchema,
+    bytes: z.base64().max(Math.ceil(MAX_PROCESS_INPUT_BYTES / 3) * 4),
+    /** Nothing comes after it. */
+    end: z.boolean(),
   }),
   /** Its streams are the messages of this transfer, and it ends with it. */
   z.strictObject({

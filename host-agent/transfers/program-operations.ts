@@ -3,7 +3,7 @@ import { utf8 } from '../../shared/encoding.ts';
 import { type Outcome, success } from '../../shared/errors.ts';
 import type { LogEvent, Process, ProgramRequest, Waited } from '../../shared/program.ts';
 import type { Piece } from '../sandbox/programs/output-ring.ts';
-import type { Gap, Program, SandboxPrograms } from '../sandbox/programs/port.ts';
+import type { BackgroundProcess, Gap, Program, SandboxPrograms } from '../sandbox/programs/port.ts';
 import { NOTHING, type OperationEnd, type ProgramPlace, type ProgramRequestOf, STREAM } from './operation.ts';
 import { outputBatches } from './output-batches.ts';
 import { pipeProcess } from './pipe-operation.ts';
@@ -29,6 +29,8 @@ export async function performProgram(request: ProgramRequest, place: ProgramPlac
       return logs(request, place);
     case 'process_wait':
       return told(place, await waitFor(request, place));
+    case 'process_input':
+      return told(place, await input(request, programs));
     case 'process_stop':
       return told(place, await stop(request, programs));
   }
@@ -42,8 +44,18 @@ async function told(place: ProgramPlace, answer: Outcome<object>): Promise<Opera
 }
 
 async function start(request: ProgramRequestOf<'process_start'>, programs: SandboxPrograms) {
-  const { process_id: id, command, cwd, environment } = request;
-  return described(await programs.startProcess(id, { command, cwd, environment }));
+  const { process_id: id, command, cwd, environment, stdin = false } = request;
+  return described(await programs.startProcess(id, { command, cwd, environment, stdin }));
+}
+
+async function input(
+  { process_id, bytes, end }: ProgramRequestOf<'process_input'>,
+  programs: SandboxPrograms,
+) {
+  const process = programs.process(process_id);
+  if (!process.ok) return process;
+  const taken = await process.value.input(Buffer.from(bytes, 'base64'), end);
+  return taken.ok ? described(process) : taken;
 }
 
 async function stop({ process_id, grace_ms }: ProgramRequestOf<'process_stop'>, programs: SandboxPrograms) {
@@ -54,12 +66,12 @@ async function stop({ process_id, grace_ms }: ProgramRequestOf<'process_stop'>, 
   return described(process);
 }
 
-function described(program: Outcome<Program>): Outcome<Process> {
+function described(program: Outcome<BackgroundProcess>): Outcome<Process> {
   return program.ok ? success(describe(program.value)) : program;
 }
 
-function describe(program: Program): Process {
-  const { end } = program;
+function describe(program: BackgroundProcess): Process {
+  const { end, inputAt } = program;
   return {
     process_id: program.id,
     command: program.command,
@@ -72,6 +84,7 @@ function describe(program: Program): Process {
     ended_at: end === undefined ? null : new Date(end.endedAtMs).toISOString(),
     log_bytes: program.endOffset,
     log_start: program.startOffset,
+    ...(inputAt === undefined ? {} : { input_at: inputAt }),
   };
 }
 

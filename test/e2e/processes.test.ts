@@ -59,6 +59,24 @@ function eventsIn(text: string): { id: string | undefined; text: string }[] {
 }
 
 describe('a background process', { timeout: TIMEOUT_MS }, () => {
+  test('that is a shell with an open input takes commands until its input ends', async () => {
+    const shell = await start({ command: 'bash', stdin: true });
+    expect(shell.input_at).toBeUndefined();
+    const write = (body: object) =>
+      stack().api.json(ProcessSchema, 'POST', `${pathOf(shell)}/stdin`, { body });
+    await write({ data: 'n=6; echo begun\n' });
+    expect(await wait(shell, { line: 'begun' })).toMatchObject({ reached: true });
+    const { value } = await write({
+      data: Buffer.from('exit $((n * 7))').toString('base64'),
+      encoding: 'base64',
+      eof: true,
+    });
+    expect(value.input_at).toBe('begun\n'.length);
+    expect(await wait(shell, {})).toMatchObject({ process: { exit_code: 42 } });
+    const late = await stack().api.request('POST', `${pathOf(shell)}/stdin`, { body: { data: 'x' } });
+    expect(late.status).toBe(409);
+  });
+
   test('runs beside calls, and its end and both streams are told exactly', async () => {
     const process = await start({
       command:

@@ -1,8 +1,6 @@
 /** Executions of a session: history, one, its events, its receipt, and what acts on a running one. */
 import * as z from 'zod';
 import { EnvelopeSchema } from '../../shared/dsse.ts';
-import { fromBase64, utf8 } from '../../shared/encoding.ts';
-import { failure } from '../../shared/errors.ts';
 import { ExecutionSchema, parseCursor, StreamEventSchema } from '../../shared/execution.ts';
 import { ExecutionIdSchema } from '../../shared/ids.ts';
 import { MAX_STDIN_BYTES } from '../../shared/limits.ts';
@@ -10,15 +8,8 @@ import { ReceiptExportSchema } from '../../shared/receipt-verify.ts';
 import { BUILT_IN_TOOLS, ToolNameSchema } from '../../shared/tool.ts';
 import { eventSocketResponse, eventsSubprotocolOf, wantsSocket } from '../event-sockets/upgrade.ts';
 import { requireScopes } from '../middleware/authentication.ts';
-import {
-  BYTES_MEDIA_TYPE,
-  EVENT_STREAM_MEDIA_TYPE,
-  invalid,
-  JSON_MEDIA_TYPE,
-  parseBody,
-  type RequestBody,
-} from '../middleware/body.ts';
-import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { EVENT_STREAM_MEDIA_TYPE, invalid } from '../middleware/body.ts';
+import { unwrap } from '../middleware/refusal.ts';
 import { callEvents } from './call-events.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
 import { TOOL_SCOPES } from './execute.ts';
@@ -28,6 +19,7 @@ import { executionIdOf, notFound, ownSession } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute } from './route.ts';
 import { openEvents } from './session-stream.ts';
+import { rawStdin, StdinQuerySchema, stdinOf } from './stdin-body.ts';
 
 const EncodingQuery = z
   .enum(['utf-8', 'base64'])
@@ -197,24 +189,14 @@ const exportReceipts = defineRoute({
   },
 });
 
-export const StdinSchema = z.strictObject({
-  data: z.string(),
-  encoding: z.enum(['utf-8', 'base64']).default('utf-8'),
-  eof: z.boolean().default(false),
-});
-/** Base64 in JSON is a third longer than the bytes, and the envelope around it small. */
-const MAX_STDIN_BODY_BYTES = Math.ceil(MAX_STDIN_BYTES * (4 / 3)) + 1_024;
-
 const writeStdin = defineRoute({
   method: 'POST',
   path: '/v1/sessions/{session_id}/executions/{execution_id}/stdin',
   operationId: 'writeStdin',
   summary: 'Write to the standard input of a running execution; needs the scope of its tool',
   access: { kind: 'tenant', anyScope: TOOL_SCOPES },
-  query: z.strictObject({
-    eof: z.enum(['true', 'false']).default('false').describe('Close the input after these bytes.'),
-  }),
-  raw: { mediaTypes: [BYTES_MEDIA_TYPE, JSON_MEDIA_TYPE], maxBytes: MAX_STDIN_BODY_BYTES },
+  query: StdinQuerySchema,
+  raw: rawStdin(MAX_STDIN_BYTES),
   answers: { 204: { description: 'The bytes are on their way' } },
   errors: [
     'not_found',
@@ -227,27 +209,13 @@ const writeStdin = defineRoute({
   handle: async (exchange, { params, query, raw }) => {
     const session = await ownSession(exchange, params.session_id);
     const executionId = executionIdOf(params.execution_id);
-    const input = stdinOf(raw);
+    const { bytes, eof } = stdinOf(raw, query, MAX_STDIN_BYTES);
     const tool = unwrap(await session.call((stub) => stub.toolOf(session.caller, executionId), SAFE));
     requireScopes(exchange.principal, [scopeOfTool(tool)], exchange.configuration);
-    const eof = input.eof || query.eof === 'true';
-    unwrap(await session.call((stub) => stub.stdin(session.caller, executionId, input.bytes, eof), UNSAFE));
+    unwrap(await session.call((stub) => stub.stdin(session.caller, executionId, bytes, eof), UNSAFE));
     return emptyReply();
   },
 });
-
-function stdinOf(raw: RequestBody): { bytes: Uint8Array; eof: boolean } {
-  if (raw.mediaType === BYTES_MEDIA_TYPE) return bounded({ bytes: raw.bytes, eof: false });
-  const { data, encoding, eof } = parseBody(raw.bytes, StdinSchema);
-  const bytes = encoding === 'utf-8' ? utf8(data) : fromBase64(data);
-  if (bytes === undefined) throw invalid([{ path: 'body.data', expected: 'canonical base64 with padding' }]);
-  return bounded({ bytes, eof });
-}
-
-function bounded(input: { bytes: Uint8Array; eof: boolean }): { bytes: Uint8Array; eof: boolean } {
-  if (input.bytes.length <= MAX_STDIN_BYTES) return input;
-  throw new Refusal(failure('payload_too_large', `at most ${MAX_STDIN_BYTES} bytes of input at once`));
-}
 
 function scopeOfTool(tool: string): string {
   const name = ToolNameSchema.safeParse(tool);

@@ -1,27 +1,27 @@
 /** Background processes of a session: they outlive the call that starts them, and end with the session. */
 import * as z from 'zod';
-import { failure } from '../../shared/errors.ts';
+import { toBase64 } from '../../shared/encoding.ts';
 import { newId } from '../../shared/ids.ts';
 import {
-  LogEventSchema,
   MAX_COMMAND_BYTES,
+  MAX_PROCESS_INPUT_BYTES,
   MAX_STOP_GRACE_MS,
   MAX_WAIT_MS,
   ProcessIdSchema,
   ProcessListSchema,
   ProcessSchema,
   ProcessStreamSchema,
-  type ProgramRequest,
   WaitedSchema,
   type WaitUntil,
 } from '../../shared/program.ts';
 import { EVENT_STREAM_MEDIA_TYPE, invalid, JSON_MEDIA_TYPE } from '../middleware/body.ts';
-import { Refusal } from '../middleware/refusal.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
-import { notFound, type OwnSession, ownSession } from './own-session.ts';
+import { notFound, ownSession } from './own-session.ts';
+import { askProcess, LogsSchema, processLogs } from './process-call.ts';
 import { reply } from './reply.ts';
 import { defineRoute } from './route.ts';
 import { readTransfer, TRANSFER_ERRORS } from './session-transfer.ts';
+import { rawStdin, StdinQuerySchema, stdinOf } from './stdin-body.ts';
 
 const PATH = '/v1/sessions/{session_id}/processes';
 
@@ -38,17 +38,22 @@ const startProcess = defineRoute({
       .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/), z.string().max(MAX_COMMAND_BYTES))
       .optional()
       .describe("Beside the session's own."),
+    stdin: z
+      .boolean()
+      .default(false)
+      .describe('Whether its input stays open, for `…/stdin`; otherwise it is at its end.'),
   }),
   answers: { 201: { description: 'It runs', content: { [JSON_MEDIA_TYPE]: ProcessSchema } } },
   errors: [...TRANSFER_ERRORS, 'too_many_programs', 'program_not_started'],
   handle: async (exchange, { params, body }) => {
     const session = await ownSession(exchange, params.session_id);
-    const started = await ask(session, ProcessSchema, {
+    const started = await askProcess(session, ProcessSchema, {
       operation: 'process_start',
       process_id: newId('prc'),
       command: body.command,
       cwd: body.cwd ?? null,
       environment: body.env ?? {},
+      ...(body.stdin ? { stdin: true } : {}),
     });
     return reply(201, started);
   },
@@ -64,7 +69,7 @@ const listProcesses = defineRoute({
   errors: TRANSFER_ERRORS,
   handle: async (exchange, { params }) => {
     const session = await ownSession(exchange, params.session_id);
-    return reply(200, await ask(session, ProcessListSchema, { operation: 'process_list' }));
+    return reply(200, await askProcess(session, ProcessListSchema, { operation: 'process_list' }));
   },
 });
 
@@ -79,11 +84,9 @@ const getProcess = defineRoute({
   handle: async (exchange, { params }) => {
     const session = await ownSession(exchange, params.session_id);
     const process_id = processIdOf(params.process_id);
-    return reply(200, await ask(session, ProcessSchema, { operation: 'process_read', process_id }));
+    return reply(200, await askProcess(session, ProcessSchema, { operation: 'process_read', process_id }));
   },
 });
-
-const LogsSchema = z.object({ events: z.array(LogEventSchema), next_after: z.int() });
 
 const readLogs = defineRoute({
   method: 'GET',
@@ -117,14 +120,9 @@ const readLogs = defineRoute({
     const session = await ownSession(exchange, params.session_id);
     const follow = headers.get('Accept')?.includes(EVENT_STREAM_MEDIA_TYPE) === true;
     const after = query.after ?? lastEventIdOf(headers);
-    const { body } = await readTransfer(session, {
-      operation: 'process_logs',
-      process_id: processIdOf(params.process_id),
-      after,
-      stream: query.stream ?? null,
-      follow,
-    });
-    if (!follow) return reply(200, await logsOf(body, after ?? 0));
+    const about = { process_id: processIdOf(params.process_id), after, stream: query.stream ?? null };
+    if (!follow) return reply(200, await processLogs(session, about));
+    const { body } = await readTransfer(session, { operation: 'process_logs', ...about, follow });
     return new Response(body, {
       headers: { 'Content-Type': EVENT_STREAM_MEDIA_TYPE, 'X-Accel-Buffering': 'no' },
     });
@@ -134,13 +132,6 @@ const readLogs = defineRoute({
 function lastEventIdOf(headers: Headers): number | null {
   const id = headers.get('Last-Event-ID');
   return id !== null && /^\d{1,15}$/.test(id) ? Number(id) : null;
-}
-
-async function logsOf(body: ReadableStream | null, after: number): Promise<z.infer<typeof LogsSchema>> {
-  const lines = (await new Response(body).text()).split('\n').filter((line) => line !== '');
-  const events = lines.map((line) => LogEventSchema.parse(JSON.parse(line)));
-  const ends = events.map((event) => ('end' in event ? event.end : 'to' in event ? event.to : 0));
-  return { events, next_after: Math.max(after, ...ends) };
 }
 
 const waitForProcess = defineRoute({
@@ -184,7 +175,7 @@ const waitForProcess = defineRoute({
     const until = untilOf(conditions);
     return reply(
       200,
-      await ask(session, WaitedSchema, { operation: 'process_wait', process_id, until, timeout_ms }),
+      await askProcess(session, WaitedSchema, { operation: 'process_wait', process_id, until, timeout_ms }),
     );
   },
 });
@@ -203,6 +194,33 @@ function untilOf(conditions: {
   if (line !== undefined) return { kind: 'line', text: line, after: after ?? 0 };
   return port === undefined ? { kind: 'exit' } : { kind: 'port', port };
 }
+
+const writeProcess = defineRoute({
+  method: 'POST',
+  path: `${PATH}/{process_id}/stdin`,
+  operationId: 'writeProcessStdin',
+  summary: 'Write to the input of a background process that was started with `stdin`',
+  access: { kind: 'tenant', scopes: ['tools:shell'] },
+  query: StdinQuerySchema,
+  raw: rawStdin(MAX_PROCESS_INPUT_BYTES),
+  answers: {
+    200: { description: 'The bytes are on their way', content: { [JSON_MEDIA_TYPE]: ProcessSchema } },
+  },
+  errors: [...TRANSFER_ERRORS, 'execution_not_running', 'queue_full', 'payload_too_large'],
+  handle: async (exchange, { params, query, raw }) => {
+    const session = await ownSession(exchange, params.session_id);
+    const { bytes, eof } = stdinOf(raw, query, MAX_PROCESS_INPUT_BYTES);
+    return reply(
+      200,
+      await askProcess(session, ProcessSchema, {
+        operation: 'process_input',
+        process_id: processIdOf(params.process_id),
+        bytes: toBase64(bytes),
+        end: eof,
+      }),
+    );
+  },
+});
 
 const stopProcess = defineRoute({
   method: 'DELETE',
@@ -226,24 +244,24 @@ const stopProcess = defineRoute({
     const session = await ownSession(exchange, params.session_id);
     const process_id = processIdOf(params.process_id);
     const { grace_ms } = query;
-    return reply(200, await ask(session, ProcessSchema, { operation: 'process_stop', process_id, grace_ms }));
+    return reply(
+      200,
+      await askProcess(session, ProcessSchema, { operation: 'process_stop', process_id, grace_ms }),
+    );
   },
 });
-
-async function ask<Answer>(
-  session: OwnSession,
-  schema: z.ZodType<Answer>,
-  request: ProgramRequest,
-): Promise<Answer> {
-  const { body } = await readTransfer(session, request);
-  const answer = schema.safeParse(await new Response(body).json().catch(() => undefined));
-  if (!answer.success) throw new Refusal(failure('transfer_failed', 'the answer of the host cannot be read'));
-  return answer.data;
-}
 
 function processIdOf(text: string): string {
   if (ProcessIdSchema.safeParse(text).success) return text;
   throw notFound('no such process, or not yours');
 }
 
-export const processRoutes = [startProcess, listProcesses, getProcess, readLogs, waitForProcess, stopProcess];
+export const processRoutes = [
+  startProcess,
+  listProcesses,
+  getProcess,
+  readLogs,
+  waitForProcess,
+  writeProcess,
+  stopProcess,
+];

@@ -33,6 +33,7 @@ const CarriedProgramSchema = z.strictObject({
   cwd: z.string().max(MAX_PATH_CHARACTERS),
   started_at_ms: z.number(),
   ring: CarriedRingSchema,
+  input_at: z.int().min(0).optional(),
   incomplete: z.strictObject({ stdout: z.base64(), stderr: z.base64() }),
   end: z
     .strictObject({

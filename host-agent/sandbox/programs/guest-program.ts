@@ -1,10 +1,11 @@
 /** One program in the guest that outlives calls: its output in a ring, its end, and who follows it. */
+import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { ProcessStream } from '../../../shared/program.ts';
 import { incompleteSuffixLength } from '../../execution/utf8-edge.ts';
 import type { Channel } from '../../guest-link/channel.ts';
 import type { CarriedProgram } from './carried.ts';
 import { OutputRing, type Piece } from './output-ring.ts';
-import type { Gap, Program, ProgramEnd } from './port.ts';
+import type { BackgroundProcess, Gap, ProgramEnd } from './port.ts';
 
 const RELEASE_TIMEOUT_MS = 10_000;
 
@@ -14,7 +15,7 @@ export interface ProgramFacts {
   cwd: string;
 }
 
-export class GuestProgram implements Program {
+export class GuestProgram implements BackgroundProcess {
   readonly id: string;
   readonly command: string;
   readonly cwd: string;
@@ -29,6 +30,7 @@ export class GuestProgram implements Program {
   readonly #ended = Promise.withResolvers<ProgramEnd>();
   #channel: Channel | undefined;
   #end: ProgramEnd | undefined;
+  #inputAt: number | undefined;
   #changed = Promise.withResolvers<void>();
 
   /** `carried`: it goes on from a checkpoint. */
@@ -55,6 +57,7 @@ export class GuestProgram implements Program {
         stdout: Buffer.from(stdout).toString('base64'),
         stderr: Buffer.from(stderr).toString('base64'),
       },
+      ...(this.#inputAt === undefined ? {} : { input_at: this.#inputAt }),
       end: this.#end ?? null,
       channel: this.#channel === undefined || this.isGone ? null : this.#channel.id,
     };
@@ -66,6 +69,10 @@ export class GuestProgram implements Program {
 
   get end(): ProgramEnd | undefined {
     return this.#end;
+  }
+
+  get inputAt(): number | undefined {
+    return this.#inputAt;
   }
 
   get startOffset(): number {
@@ -130,6 +137,21 @@ export class GuestProgram implements Program {
     }
   }
 
+  async input(bytes: Uint8Array, isLast: boolean): Promise<Outcome<null>> {
+    const channel = this.#channel;
+    if (channel === undefined || this.#end !== undefined)
+      return failure('execution_not_running', 'the process has ended');
+    const at = this.ring.endOffset;
+    const written = await Promise.race([channel.writeStdin(bytes), this.ended]);
+    if ('ok' in written && !written.ok) {
+      const { reason, message } = written.failure;
+      return failure(reason === 'limit' ? 'queue_full' : 'execution_not_running', message);
+    }
+    this.#inputAt = at;
+    if (isLast) channel.closeStdin();
+    return success(null);
+  }
+
   async stop(graceMs: number): Promise<void> {
     const channel = this.#channel;
     if (channel === undefined) return;
@@ -168,7 +190,8 @@ export class GuestProgram implements Program {
     resolve();
   }
 
-  #goOnFrom({ ring, incomplete, end }: CarriedProgram): void {
+  #goOnFrom({ ring, incomplete, end, input_at }: CarriedProgram): void {
+    this.#inputAt = input_at;
     this.ring.goOnFrom(ring);
     this.#incomplete.stdout = Buffer.from(incomplete.stdout, 'base64');
     this.#incomplete.stderr = Buffer.from(incomplete.stderr, 'base64');

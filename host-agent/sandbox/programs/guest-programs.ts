@@ -18,10 +18,10 @@ import { GuestProgram } from './guest-program.ts';
 import { GuestTerminal } from './guest-terminal.ts';
 import { PipedProgram } from './piped-program.ts';
 import type {
+  BackgroundProcess,
   PipedProcess,
   PipeRequest,
   ProcessRequest,
-  Program,
   SandboxPrograms,
   Terminal,
 } from './port.ts';
@@ -129,13 +129,14 @@ export class GuestPrograms implements SandboxPrograms {
     return terminal === undefined ? failure('not_found', 'no such terminal') : success(terminal);
   }
 
-  async startProcess(id: string, request: ProcessRequest): Promise<Outcome<Program>> {
+  async startProcess(id: string, request: ProcessRequest): Promise<Outcome<BackgroundProcess>> {
     const cwd = request.cwd ?? this.#options.place.cwd;
     const process = new GuestProgram({ id, command: request.command, cwd }, PROCESS_LOG_BYTES);
     return this.#begin(process, {
       argv: ['bash', '-c', request.command],
       cwd,
       environment: environmentOf(this.#options.place, request.environment),
+      keepStdin: request.stdin ?? false,
     });
   }
 
@@ -161,12 +162,12 @@ export class GuestPrograms implements SandboxPrograms {
     return success(process);
   }
 
-  process(id: string): Outcome<Program> {
+  process(id: string): Outcome<BackgroundProcess> {
     const process = this.#processes.get(id);
     return process === undefined ? failure('not_found', 'no such process') : success(process);
   }
 
-  processes(): readonly Program[] {
+  processes(): readonly BackgroundProcess[] {
     return [...this.#processes.values()];
   }
 

@@ -42,8 +42,17 @@ export interface Terminal extends Program {
   signal(name: TerminalSignal): void;
 }
 
+export interface BackgroundProcess extends Program {
+  /** How much it had written when input last came; undefined where none did. */
+  readonly inputAt: number | undefined;
+  /** Resolves when there is room for more; fails where the input was closed before. */
+  input(bytes: Uint8Array, isLast: boolean): Promise<Outcome<null>>;
+}
+
 export interface ProcessRequest {
   command: string;
+  /** Whether its input stays open. */
+  stdin?: boolean;
   cwd: string | null;
   environment: Readonly<Record<string, string>>;
 }
@@ -63,10 +72,10 @@ export interface PipeRequest {
 export interface SandboxPrograms {
   openTerminal(id: string, size: WindowSize): Promise<Outcome<Terminal>>;
   terminal(id: string): Outcome<Terminal>;
-  startProcess(id: string, request: ProcessRequest): Promise<Outcome<Program>>;
+  startProcess(id: string, request: ProcessRequest): Promise<Outcome<BackgroundProcess>>;
   openPipe(id: string, request: PipeRequest): Promise<Outcome<PipedProcess>>;
-  process(id: string): Outcome<Program>;
-  processes(): readonly Program[];
+  process(id: string): Outcome<BackgroundProcess>;
+  processes(): readonly BackgroundProcess[];
   /** Whether something in the sandbox takes connections on the port, once it does; false when the signal aborts. */
   listens(port: number, signal: AbortSignal): Promise<boolean>;
 }

@@ -51,6 +51,7 @@ const REQUESTS: Readonly<Record<string, ApiOptions>> = {
   interrupt: { body: {} },
   startProcess: { body: { command: 'x' } },
   waitForProcess: { body: { exit: true } },
+  writeProcessStdin: { body: { data: 'x' } },
   toolCalls: {
     body: {
       tool_calls: [{ id: 'c', type: 'function', function: { name: 'shell', arguments: '{"command":"x"}' } }],
@@ -323,6 +324,7 @@ describe('the owner', () => {
     'getProcess',
     'readProcessLogs',
     'waitForProcess',
+    'writeProcessStdin',
     'stopProcess',
     'answerCalls',
     'decideApproval',

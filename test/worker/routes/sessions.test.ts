@@ -220,6 +220,7 @@ function requestsBelow(sessionId: string, executionId: string) {
       if (route.operationId === 'filesFrom') body.body = { artifact: 'kept-for-all', path: 'x' };
       if (route.operationId === 'startProcess') body.body = { command: 'x' };
       if (route.operationId === 'waitForProcess') body.body = { exit: true };
+      if (route.operationId === 'writeProcessStdin') body.body = { data: 'x' };
       if (route.operationId === 'createProgram') body.body = { language: 'python', code: '1' };
       if (route.operationId === 'answerCalls') body.body = { results: [{ id: newId('tcl'), content: 'x' }] };
       if (route.operationId === 'toolCalls') {

@@ -12,6 +12,7 @@ export function answerBoundMs(request: TransferRequest): number | null {
     case 'process_stop':
       return request.grace_ms + ANSWER_GRACE_MS;
     case 'process_start':
+    case 'process_input':
     case 'process_list':
       return TRANSFER_STALL_MS + ANSWER_GRACE_MS;
     default:

@@ -166,6 +166,33 @@ test('terminals and processes are bounded in number, and what has left something
   await again.stop(0);
 });
 
+test('a background process takes input where that was asked for, until its end', async () => {
+  const programs = programsOf();
+  const start = async (id: string, stdin: boolean) =>
+    must(await programs.startProcess(id, { command: 'bash', cwd: null, environment: {}, stdin }));
+  const shell = await start('prc_shell', true);
+  const output = reader(shell);
+  expect(shell.inputAt).toBeUndefined();
+  must(await shell.input(Buffer.from("kept=4; echo fir''st\n"), false));
+  await output.shows('first\n');
+  expect(shell.inputAt).toBe(0);
+  must(await shell.input(Buffer.from('exit $kept'), true));
+  expect(shell.inputAt).toBe('first\n'.length);
+  expect(await shell.input(Buffer.from('echo more\n'), false)).toMatchObject({
+    code: 'execution_not_running',
+  });
+  expect(await shell.ended).toMatchObject({ exitCode: 4 });
+  expect(await shell.input(Buffer.from('x'), false)).toMatchObject({ code: 'execution_not_running' });
+  const closed = must(
+    await programs.startProcess('prc_closed', { command: 'sleep 1000', cwd: null, environment: {} }),
+  );
+  expect(await closed.input(Buffer.from('x'), false)).toMatchObject({
+    code: 'execution_not_running',
+    detail: expect.stringContaining('closed'),
+  });
+  await closed.stop(0);
+});
+
 test('what cannot be started says why', async () => {
   const request = { command: 'true', cwd: '/nowhere', environment: {} };
   expect(await programsOf().startProcess('prc_nowhere', request)).toMatchObject({
