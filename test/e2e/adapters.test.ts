@@ -16,7 +16,8 @@ async function answerOf(response: Response): Promise<{ status: number; json: unk
   return { status: response.status, json: await response.json() };
 }
 
-test('XAgent: a node, its tools, its files, and the workspace at the end', async () => {
+/** A client of XAgent's server with a node of its own. */
+async function xagent(options?: object) {
   const { url, token } = stack().api;
   const authorization = `Basic ${btoa(`sandgate:${token}`)}`;
   let cookie = '';
@@ -28,12 +29,44 @@ test('XAgent: a node, its tools, its files, and the workspace at the end', async
     headers.set('content-type', 'application/json');
     return fetch(`${url}/xagent${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
   };
+  const node = await post('/get_cookie', options);
+  expect(node.status).toBe(200);
+  cookie = node.headers.get('set-cookie')?.split(';')[0] ?? '';
   const execute = async (tool_name: string, args: object) =>
     answerOf(await post('/execute_tool', { tool_name, arguments: args }));
+  return { post, execute };
+}
 
-  const node = await post('/get_cookie');
-  cookie = node.headers.get('set-cookie')?.split(';')[0] ?? '';
-  expect(node.status).toBe(200);
+test('XAgent: a shell goes on beside other calls, is given more, asked for its end, and ended', async () => {
+  const { post, execute } = await xagent();
+  const shell = async (args: object) => execute('shell_command_executor', args);
+  const ShellSchema = z.object({ data: z.looseObject({ shell_id: z.int(), display: z.string() }) });
+  const until = 'until test -e go; do sleep 0.1; done';
+  const first = await shell({ command: `echo begun; ${until}; echo gone on`, run_async: true });
+  const { data } = ShellSchema.parse(first.json);
+  expect(data).toMatchObject({ display: '\nstdout:\nbegun\n', status: expect.stringContaining('runs on') });
+  expect((await shell({ command: 'touch go' })).json).toMatchObject({ data: { ReturnCode: 0 } });
+  expect((await shell({ shell_id: data.shell_id })).json).toEqual({
+    type: 'simple',
+    data: { ReturnCode: 0, display: '\nstdout:\nbegun\ngone on\n' },
+  });
+  const second = ShellSchema.parse((await shell({ command: 'n=6; echo set', run_async: true })).json).data;
+  const { shell_id } = second;
+  const more = await shell({ command: 'echo $((n * 7)); echo no >&2', shell_id, run_async: true });
+  expect(more.json).toMatchObject({ data: { display: expect.stringContaining('42\n\nstderr:\nno\n') } });
+  const last = await shell({ command: 'exit 3', shell_id });
+  expect(last).toMatchObject({ status: 500, json: { detail: { ReturnCode: 3 } } });
+  const third = ShellSchema.parse(
+    (await shell({ command: 'echo up; sleep 1000', run_async: true })).json,
+  ).data;
+  expect((await shell({ shell_id: third.shell_id, kill: true })).json).toMatchObject({
+    data: { ReturnCode: 'SIGKILL' },
+  });
+  await post('/close_session');
+});
+
+test('XAgent: a node, its tools, its files, and the workspace at the end', async () => {
+  const { post, execute } = await xagent();
 
   const form = new FormData();
   form.append('file', new File(['3\n4\n'], 'numbers.txt'));

@@ -329,7 +329,6 @@ describe('a call', () => {
     expect(failed.status).toBe(500);
     expect(detailIn(failed)).toEqual({ ReturnCode: 3, display: '\nstdout:\nbefore\n\nstderr:\nno\n' });
     expect((await execute('shell_command_executor', { command: 'sleep 999' })).status).toBe(450);
-    expect((await execute('shell_command_executor', { command: 'x', run_async: true })).status).toBe(422);
   });
 
   test('of the notebook gives text, and figures by name', async () => {

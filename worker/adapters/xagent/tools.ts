@@ -11,6 +11,7 @@ import { runCall } from '../run-call.ts';
 import { editedText, numberedLines } from './lines.ts';
 import { nodeExecution } from './node.ts';
 import { failedReply, textAndImages } from './response.ts';
+import { callShell, displayOf, SHELL_TOOL } from './shells.ts';
 import { treeText, WORKSPACE_NAME, workspaceTree } from './workspace.ts';
 
 export interface XAgentPlace {
@@ -74,31 +75,26 @@ const executeCell = defined({
 });
 
 const shellCommand = defined({
-  name: 'shell_command_executor',
+  name: SHELL_TOOL,
   environment: null,
   of: 'shell',
   description:
-    'Run a shell command and get its exit code and output. The working directory lives on between calls.',
+    'Run a shell command and get its exit code and output. The working directory lives on between calls. What takes long is run with run_async=true in a shell of its own: the answer has its shell_id and what it wrote so far. Call again with the shell_id to give it more commands (run_async=true), to wait for its end and exit code, or to end it (kill=true).',
   arguments: z.object({
-    command: z.string().min(1).describe('The command; it gets no input.'),
-    run_async: z.boolean().optional(),
-    shell_id: z.int().optional(),
-    kill: z.unknown().optional(),
+    command: z.string().default('').describe('The command; it gets no input.'),
+    run_async: z.boolean().optional().describe('Whether it goes on after this call, in a shell of its own.'),
+    shell_id: z.int().optional().describe('A shell that an earlier call began.'),
+    kill: z.boolean().optional().describe('Whether the shell ends with this call.'),
   }),
-  unlisted: ['run_async', 'shell_id', 'kill'],
-  run: async (place, { command, run_async, shell_id }) => {
+  run: async (place, { command, run_async, shell_id, kill }) => {
     if (run_async === true || shell_id !== undefined) {
-      const field = run_async === true ? 'run_async' : 'shell_id';
-      const expected = 'nothing: use a background process of the session for what runs on';
-      throw invalid([{ path: `body.arguments.${field}`, expected }]);
+      const call = { command, runAsync: run_async === true, shellId: shell_id, kill: kill === true };
+      return callShell(place.session, call);
     }
+    if (command === '') throw invalid([{ path: 'body.arguments.command', expected: 'a command' }]);
     const execution = await called(place, 'shell', { command });
-    const { exit_code, stdout, stderr, status } = execution;
-    const streams = [
-      stdout === '' ? '' : `\nstdout:\n${stdout}`,
-      stderr === '' ? '' : `\nstderr:\n${stderr}`,
-    ];
-    const answer = { ReturnCode: exit_code, display: streams.join('') };
+    const { exit_code, status } = execution;
+    const answer = { ReturnCode: exit_code, display: displayOf(execution) };
     if (status === 'succeeded') return reply(200, { type: 'simple', data: answer });
     if (status === 'failed' && exit_code !== null) return detailReply(FAILED, answer);
     return failedReply(execution) ?? detailReply(FAILED, answer);
