@@ -1,6 +1,6 @@
 /** Suspension, and named snapshots of sessions: made, listed, removed, and what sessions are made of. */
 import * as z from 'zod';
-import { type ErrorCode, failure, type Outcome, success } from '../../shared/errors.ts';
+import { type ErrorCode, type Outcome, success } from '../../shared/errors.ts';
 import { newSessionId, SnapshotIdSchema } from '../../shared/ids.ts';
 import { RollbackSchema } from '../../shared/rollback.ts';
 import { CreateSessionSchema, type Session, SessionSchema } from '../../shared/session.ts';
@@ -155,17 +155,23 @@ async function fork(
   const ids = await Promise.all(
     Array.from({ length: count }, () => newSessionId(exchange.configuration.tagKey, tenant)),
   );
+  const index = snapshotCalls(exchange.env, tenant);
+  const { snapshotId } = snapshot;
+  const begun = await index((stub) => stub.beginFork({ snapshotId, children: ids }), UNSAFE);
+  if (!begun.ok) return begun;
   const outcomes = await Promise.all(
     ids.map((sessionId) =>
       placeAndCreate(exchange, { sessionId, fresh: true, request, ephemeral: false, snapshot, programs }),
     ),
   );
-  exchange.waitUntil(exchange.env.SNAPSHOT_INDEX.getByName(tenant).release(snapshot));
   const failed = outcomes.find((outcome) => !outcome.ok);
-  if (failed === undefined) return success(outcomes.flatMap((made) => (made.ok ? [made.value] : [])));
+  const kept = failed ?? (await index((stub) => stub.endFork({ snapshotId, isWhole: true }), UNSAFE));
+  if (kept.ok) return success(outcomes.flatMap((made) => (made.ok ? [made.value] : [])));
   const born = outcomes.flatMap((made) => (made.ok ? [sessionOf(exchange, made.value.session_id)] : []));
   await Promise.all(born.map((child) => child.call((stub) => stub.destroy(child.caller), UNSAFE)));
-  return failed.ok ? failure('internal', 'a fork failed') : failed;
+  // Of those that did not answer, too.
+  exchange.waitUntil(index((stub) => stub.endFork({ snapshotId, isWhole: false }), UNSAFE));
+  return kept;
 }
 
 const ListQuerySchema = z.strictObject({

@@ -1,6 +1,6 @@
 import { runDurableObjectAlarm } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { ExecutionSchema } from '../../../shared/execution.ts';
 import { SessionSchema } from '../../../shared/session.ts';
 import { ForkedSchema, type Snapshot, SnapshotSchema } from '../../../shared/snapshot-resource.ts';
@@ -10,6 +10,7 @@ import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn } from '../harness/api.ts';
 import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
+import { caller, createOn, newId, sessionStub } from '../harness/sessions.ts';
 
 let host: HostDouble;
 const alice = () => tokenOf({ claims: { tenant: 'acme', sub: 'alice' } });
@@ -233,6 +234,47 @@ describe('a fork', () => {
     for (const id of [parent, ...sessions.map(({ session_id }) => session_id)]) {
       await as(alice(), 'DELETE', `/v1/sessions/${id}`);
     }
+  });
+
+  test('whose end nobody saw to leaves none behind, and one that ended well stays', async () => {
+    const parent = await open();
+    const whole = await as(alice(), 'POST', `/v1/sessions/${parent}/fork`, { body: { count: 1 } });
+    const [kept = ''] = ForkedSchema.parse(whole.json).sessions.map(({ session_id }) => session_id);
+    // As where the Worker dies when one of two is there.
+    const made = await sessionStub(parent).fork(caller);
+    if (!made.ok) throw new Error(made.detail);
+    const { snapshotId } = made.value.snapshot;
+    const index = env.SNAPSHOT_INDEX.getByName('acme');
+    const children = [await newId(), await newId()];
+    expect(await index.beginFork({ snapshotId, children })).toMatchObject({ ok: true });
+    const [born = ''] = children;
+    expect(await createOn(host, born)).toMatchObject({ ok: true });
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 725_000 });
+    await runDurableObjectAlarm(env.SNAPSHOT_INDEX.get(env.SNAPSHOT_INDEX.idFromName('acme')));
+    vi.useRealTimers();
+    expect((await as(alice(), 'GET', `/v1/sessions/${born}`)).status).toBe(404);
+    expect(host.sessions.has(born)).toBe(false);
+    // Whoever comes back to it does not take it for whole.
+    expect(await index.endFork({ snapshotId, isWhole: true })).toMatchObject({ ok: false });
+    expect((await as(alice(), 'GET', `/v1/sessions/${kept}`)).json).toMatchObject({ state: 'running' });
+    for (const id of [parent, kept]) await as(alice(), 'DELETE', `/v1/sessions/${id}`);
+  });
+
+  test('that failed ends what did not answer in time, too', async () => {
+    const parent = await open();
+    const made = await sessionStub(parent).fork(caller);
+    if (!made.ok) throw new Error(made.detail);
+    const { snapshotId } = made.value.snapshot;
+    const index = env.SNAPSHOT_INDEX.getByName('acme');
+    const late = await newId();
+    await index.beginFork({ snapshotId, children: [late] });
+    await index.endFork({ snapshotId, isWhole: false });
+    await createOn(host, late);
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 65_000 });
+    await runDurableObjectAlarm(env.SNAPSHOT_INDEX.get(env.SNAPSHOT_INDEX.idFromName('acme')));
+    vi.useRealTimers();
+    expect((await as(alice(), 'GET', `/v1/sessions/${late}`)).status).toBe(404);
+    await as(alice(), 'DELETE', `/v1/sessions/${parent}`);
   });
 
   test('that does not come to its whole number leaves none behind', async () => {

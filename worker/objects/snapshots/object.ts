@@ -1,11 +1,11 @@
 /** The snapshots of one tenant: which there are, what they take, and the end of those that nobody needs. */
 import { DurableObject } from 'cloudflare:workers';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
-import { SUSPEND_TIMEOUT_MS } from '../../../shared/snapshot.ts';
+import { RESTORE_TIMEOUT_MS, SUSPEND_TIMEOUT_MS } from '../../../shared/snapshot.ts';
 import type { Snapshot, SnapshotList } from '../../../shared/snapshot-resource.ts';
 import type { Env } from '../../env.ts';
 import { removeSome } from '../../snapshots/storage.ts';
-import { logWarning, messageOf } from '../log.ts';
+import { logInfo, logWarning, messageOf } from '../log.ts';
 import { sessionObjectName } from '../session-name.ts';
 import { StorageBook } from '../storage-book.ts';
 import type { NamedSnapshot, NewSnapshot, SnapshotFacts, SnapshotsPort } from './port.ts';
@@ -21,6 +21,10 @@ const STALE_AFTER_MS = 3 * SUSPEND_TIMEOUT_MS;
 const HELD_FOR_MS = 3_600_000;
 /** Tokens for its chunks are over by then: what came after its bytes were removed is removed with it. */
 const SWEPT_AGAIN_AFTER_MS = STALE_AFTER_MS;
+/** Sessions of a fork are made within the bounds of three restores each; who saw to that may be gone. */
+const FORKED_WITHIN_MS = 4 * RESTORE_TIMEOUT_MS;
+/** What was on its way to a session of a fork that failed has come by then. */
+const FORK_FAILED_FOR_MS = 60_000;
 const SWEEP_AT_ONCE = 8;
 const SWEEP_RETRY_MS = 30_000;
 
@@ -100,6 +104,30 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
     return success(null);
   }
 
+  async beginFork({
+    snapshotId,
+    children,
+  }: {
+    snapshotId: string;
+    children: string[];
+  }): Promise<Outcome<null>> {
+    const dueAtMs = Date.now() + FORKED_WITHIN_MS;
+    if (!this.#store.setForking(snapshotId, { children, dueAtMs })) return notFound();
+    await this.#wakeAt(dueAtMs);
+    return success(null);
+  }
+
+  async endFork({ snapshotId, isWhole }: { snapshotId: string; isWhole: boolean }): Promise<Outcome<null>> {
+    const nowMs = Date.now();
+    const dueAtMs = nowMs + FORK_FAILED_FOR_MS;
+    const isThere = isWhole
+      ? this.#store.setForked(snapshotId)
+      : this.#store.setForkFailed(snapshotId, dueAtMs);
+    if (!isThere) return failure('storage_unavailable', 'the fork took too long, and was given up');
+    await this.#wakeAt(isWhole ? nowMs : dueAtMs);
+    return success(null);
+  }
+
   async release(snapshot: { sessionId: string; snapshotId: string }): Promise<void> {
     this.#store.markReleased(snapshot);
     await this.#wakeAt(Date.now());
@@ -154,6 +182,7 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
   async #judge(row: SnapshotRow): Promise<void> {
     const { snapshot_id: snapshotId, kind } = row;
     try {
+      for (const child of row.children ?? []) await this.#endChild(row, child);
       const isOfSession = kind === 'suspension' || kind === 'restore_point';
       const facts = isOfSession ? await this.#session(row).keeps(snapshotId) : null;
       if (facts === null) this.#store.markRemoved(snapshotId);
@@ -163,7 +192,14 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
     }
   }
 
-  #session({ tenant, session_id: sessionId }: SnapshotRow) {
+  /** Nobody was told of it. One that never came to be is none. */
+  async #endChild({ tenant, subject }: SnapshotRow, sessionId: string): Promise<void> {
+    const ended = await this.#session({ tenant, session_id: sessionId }).destroy({ tenant, subject });
+    if (ended.ok) logInfo('forked_session_ended', { session_id: sessionId });
+    else if (ended.code !== 'not_found') throw new Error(ended.detail);
+  }
+
+  #session({ tenant, session_id: sessionId }: Pick<SnapshotRow, 'tenant' | 'session_id'>) {
     return this.env.SESSION.getByName(sessionObjectName(tenant, sessionId));
   }
 

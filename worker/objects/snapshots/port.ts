@@ -61,6 +61,10 @@ export interface SnapshotsPort {
   }): Promise<Outcome<SnapshotList>>;
   /** A named one of this subject; its bytes go soon. */
   remove(subject: string, snapshotId: string): Promise<Outcome<null>>;
+  /** Before sessions are made of a fork: should nobody say how that ended, they end after a while. */
+  beginFork(fork: { snapshotId: string; children: string[] }): Promise<Outcome<null>>;
+  /** All of them are there, and stay; or there is nothing to keep of them. Nobody needs the fork any more. */
+  endFork(fork: { snapshotId: string; isWhole: boolean }): Promise<Outcome<null>>;
   /** One of this session that nothing needs any more. What a user named stays, once it is whole. */
   release(snapshot: { sessionId: string; snapshotId: string }): Promise<void>;
 }

@@ -1,5 +1,6 @@
 /** SQL of the object that knows the snapshots of one tenant. */
 import * as z from 'zod';
+import { SessionIdSchema } from '../../../shared/ids.ts';
 import type { SnapshotPlace } from '../../snapshots/storage.ts';
 import { json } from '../session/records.ts';
 import { type NewSnapshot, type SnapshotFacts, SnapshotFactsSchema, SnapshotKindSchema } from './port.ts';
@@ -20,7 +21,9 @@ CREATE TABLE IF NOT EXISTS snapshot (
   -- When it is looked at next: does its session hold it, did bytes come late.
   due_at INTEGER,
   -- Bytes that the tenant was last told it takes; null before the first word.
-  told_bytes INTEGER
+  told_bytes INTEGER,
+  -- Of a fork: the sessions that are being made of it, as JSON.
+  children TEXT
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS snapshot_by_age ON snapshot (subject, created_at, snapshot_id);
 `;
@@ -33,6 +36,8 @@ const RowSchema = z.object({
   name: z.string(),
   created_at: z.number(),
   facts: json(SnapshotFactsSchema).nullable(),
+  subject: z.string(),
+  children: json(z.array(SessionIdSchema)).nullable(),
 });
 export type SnapshotRow = z.infer<typeof RowSchema>;
 
@@ -48,10 +53,19 @@ const UntoldSchema = z.object({
 /** One that is being made takes a place: how many bytes it will take is not known before. */
 const TAKEN_BYTES = "CASE state WHEN 'making' THEN 1 WHEN 'swept' THEN 0 ELSE stored_bytes END";
 
-const UNFINISHED = "(state = 'making' OR (state = 'ready' AND kind = 'fork'))";
+const UNFINISHED = "(state = 'making' OR (state = 'ready' AND kind = 'fork' AND children IS NULL))";
 const HELD = "(state = 'ready' AND kind IN ('suspension', 'restore_point'))";
 
-const COLUMNS = 'snapshot_id, session_id, tenant, kind, name, created_at, facts';
+/** One whose sessions were all made is released. */
+const FORKING = "(state = 'ready' AND kind = 'fork' AND children IS NOT NULL)";
+
+const COLUMNS = 'snapshot_id, session_id, tenant, subject, kind, name, created_at, facts, children';
+
+const ADDED_COLUMNS = [
+  ['due_at', 'INTEGER'],
+  ['told_bytes', 'INTEGER'],
+  ['children', 'TEXT'],
+];
 
 export class SnapshotsStore {
   readonly #sql: SqlStorage;
@@ -61,9 +75,9 @@ export class SnapshotsStore {
     this.#sql.exec(SCHEMA);
     // An object of a former version has the table without them.
     const columns = this.#sql.exec("SELECT name FROM pragma_table_info('snapshot')").toArray();
-    for (const column of ['due_at', 'told_bytes']) {
+    for (const [column, type] of ADDED_COLUMNS) {
       if (columns.some(({ name }) => name === column)) continue;
-      this.#sql.exec(`ALTER TABLE snapshot ADD COLUMN ${column} INTEGER`);
+      this.#sql.exec(`ALTER TABLE snapshot ADD COLUMN ${column} ${type}`);
     }
   }
 
@@ -91,6 +105,36 @@ export class SnapshotsStore {
       dueAtMs,
       facts.snapshotId,
     );
+  }
+
+  /** Whose sessions are being made until `dueAtMs`; false where it is no fork that is there. */
+  setForking(snapshotId: string, { children, dueAtMs }: { children: string[]; dueAtMs: number }): boolean {
+    const { rowsWritten } = this.#sql.exec(
+      `UPDATE snapshot SET children = ?, due_at = ?
+       WHERE snapshot_id = ? AND state = 'ready' AND kind = 'fork' AND children IS NULL`,
+      JSON.stringify(children),
+      dueAtMs,
+      snapshotId,
+    );
+    return rowsWritten > 0;
+  }
+
+  setForkFailed(snapshotId: string, dueAtMs: number): boolean {
+    const { rowsWritten } = this.#sql.exec(
+      `UPDATE snapshot SET due_at = ? WHERE snapshot_id = ? AND ${FORKING}`,
+      dueAtMs,
+      snapshotId,
+    );
+    return rowsWritten > 0;
+  }
+
+  /** False where its sessions are not to be kept any more. */
+  setForked(snapshotId: string): boolean {
+    const { rowsWritten } = this.#sql.exec(
+      `UPDATE snapshot SET state = 'removed' WHERE snapshot_id = ? AND ${FORKING}`,
+      snapshotId,
+    );
+    return rowsWritten > 0;
   }
 
   /** Of those that count: made or being made. */
@@ -191,7 +235,8 @@ export class SnapshotsStore {
     return this.#sql
       .exec(
         `SELECT ${COLUMNS} FROM snapshot
-         WHERE (${UNFINISHED} AND created_at < ?) OR (${HELD} AND COALESCE(due_at, 0) <= ?) LIMIT ?`,
+         WHERE (${UNFINISHED} AND created_at < ?) OR ((${HELD} OR ${FORKING}) AND COALESCE(due_at, 0) <= ?)
+         LIMIT ?`,
         beforeMs,
         nowMs,
         limit,
@@ -206,7 +251,7 @@ export class SnapshotsStore {
 
   nextDueMs(): number | null {
     return this.#least(
-      `SELECT MIN(COALESCE(due_at, 0)) AS at FROM snapshot WHERE ${HELD} OR state = 'swept'`,
+      `SELECT MIN(COALESCE(due_at, 0)) AS at FROM snapshot WHERE ${HELD} OR ${FORKING} OR state = 'swept'`,
     );
   }
 
