@@ -4,6 +4,7 @@
  */
 import type { Installation } from '../setup/setup.ts';
 import { insideRoot, type Layout } from './layout.ts';
+import { AGENT_NODE_FLAGS } from './node-flags.ts';
 
 /** A stop waits for executions that run; systemd waits longer than that, for the sandboxes to be removed. */
 const DRAIN_TIMEOUT_S = 120;
@@ -38,7 +39,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=notify
 NotifyAccess=main
-ExecStart=${program}/node ${program}/host-agent/main.ts
+ExecStart=${[`${program}/node`, ...AGENT_NODE_FLAGS, `${program}/host-agent/main.ts`].join(' ')}
 Environment=SANDGATE_STATE_DIR=${at(layout.stateDir)}
 Environment=SANDGATE_RUNSC=${at(paths.runscPath)}
 Environment=SANDGATE_IMAGES_DIR=${at(paths.imagesDir)}

@@ -1,6 +1,7 @@
 /** The host agent as a supervised child. */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+import { AGENT_NODE_FLAGS } from '../../host-agent/command/node-flags.ts';
 import type { Installation } from '../../host-agent/setup/setup.ts';
 import type { Locations } from '../locations.ts';
 import { SupervisedChild } from './supervised-child.ts';
@@ -19,7 +20,7 @@ export function hostAgentChild(options: HostAgentChildOptions): SupervisedChild 
   const { locations, installation } = options;
   return new SupervisedChild({
     name: 'host agent',
-    args: [join(locations.repositoryDir, 'host-agent/main.ts')],
+    args: [...AGENT_NODE_FLAGS, join(locations.repositoryDir, 'host-agent/main.ts')],
     environment: {
       ...process.env,
       SANDGATE_STATE_DIR: locations.stateDir,

@@ -55,7 +55,11 @@ export function checkEnrolment(identityMode: number | undefined): Finding {
 export function checkService(unit: boolean, service: string | undefined): Finding {
   if (!unit) return fail('service', 'not installed', INSTALL);
   if (service === undefined)
-    return warn('service', 'systemd does not run here', 'start host-agent/main.ts by your own supervisor');
+    return warn(
+      'service',
+      'systemd does not run here',
+      'start host-agent/main.ts by your own supervisor, as ExecStart of the unit says',
+    );
   if (service === 'active') return pass('service', 'active');
   return fail(
     'service',

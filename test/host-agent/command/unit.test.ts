@@ -4,6 +4,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { insideRoot, layoutOf } from '../../../host-agent/command/layout.ts';
+import { AGENT_NODE_FLAGS } from '../../../host-agent/command/node-flags.ts';
 import {
   FIRST_SETTINGS,
   readSettings,
@@ -31,7 +32,7 @@ describe('the systemd unit', () => {
   test('names paths as the machine sees them, whatever root it was written below', () => {
     expect(unit('/mnt/other')).toBe(unit('/'));
     expect(unit('/')).toContain(
-      'ExecStart=/var/lib/sandgate/program/node /var/lib/sandgate/program/host-agent/main.ts',
+      `ExecStart=/var/lib/sandgate/program/node ${AGENT_NODE_FLAGS.join(' ')} /var/lib/sandgate/program/host-agent/main.ts`,
     );
   });
 
