@@ -5,7 +5,7 @@ import type { ResourceLimits } from '../../shared/session.ts';
 import { type GetSubject, python, shell, startSandbox } from './subject.ts';
 
 /** A bound on being starved, not on speed: the machine runs other things too. */
-const VICTIM_BOUND_MS = 5_000;
+const VICTIM_BOUND_MS = 15_000;
 
 export interface Attacks {
   attack: (limits: Partial<ResourceLimits>, work: (attacker: Sandbox) => Promise<void>) => Promise<void>;
