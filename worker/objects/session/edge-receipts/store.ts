@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { type Envelope, EnvelopeSchema } from '../../../../shared/dsse.ts';
 import { EdgeReceiptSchema } from '../../../../shared/edge-receipt.ts';
+import { ensureSchema } from '../../schema.ts';
 import { json } from '../records.ts';
 
 const SCHEMA = `
@@ -36,7 +37,7 @@ export class EdgeReceiptStore {
 
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
-    this.#sql.exec(SCHEMA);
+    ensureSchema(storage, { name: 'edge-receipts', statements: SCHEMA });
   }
 
   /** False where the execution has one. */

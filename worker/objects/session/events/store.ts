@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { type SealedCallback, SealedCallbackSchema } from '../../../../shared/callback.ts';
 import { type SessionEvent, SessionEventSchema } from '../../../../shared/event.ts';
+import { ensureSchema } from '../../schema.ts';
 import { json } from '../records.ts';
 
 const SCHEMA = `
@@ -32,7 +33,7 @@ export class SessionEventStore {
 
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
-    this.#sql.exec(SCHEMA);
+    ensureSchema(storage, { name: 'events', statements: SCHEMA });
   }
 
   insert({ event, atMs, isPending, callback }: NewEvent): void {

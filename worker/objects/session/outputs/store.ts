@@ -1,6 +1,7 @@
 /** SQL of long outputs: what waits for its way to R2, which chunks are there, and what of them is to go. */
 import * as z from 'zod';
 import { type StreamName, StreamNameSchema } from '../../../../shared/execution.ts';
+import { ensureSchema } from '../../schema.ts';
 import { beyond } from '../output-pieces.ts';
 import type { OutputPiece } from '../records.ts';
 import { ROWS_PER_EXECUTION, TAIL_ROWS_FROM } from '../row-numbers.ts';
@@ -42,7 +43,7 @@ export class OutputsStore {
 
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
-    this.#sql.exec(SCHEMA);
+    ensureSchema(storage, { name: 'outputs', statements: SCHEMA });
   }
 
   insertSpill(n: number, { stream, offset, bytes }: OutputPiece): void {

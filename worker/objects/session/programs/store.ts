@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { CallErrorSchema, InnerCallStatusSchema } from '../../../../shared/code-mode.ts';
 import { concatBytes } from '../../../../shared/encoding.ts';
-import { ensureColumn } from '../../columns.ts';
+import { ensureSchema } from '../../schema.ts';
 import { MadeCallSchema } from '../edge-receipts/made.ts';
 import { Flag, json } from '../records.ts';
 import { ROWS_PER_EXECUTION } from '../row-numbers.ts';
@@ -25,6 +25,11 @@ CREATE TABLE IF NOT EXISTS inner_call_piece (
   id INTEGER NOT NULL, offset INTEGER NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY (id, offset)
 ) WITHOUT ROWID;
 `;
+
+const NEWER_COLUMNS = [
+  ['inner_call', 'made', 'TEXT'],
+  ['inner_call', 'approval', 'TEXT'],
+] as const;
 
 const CALLS_PER_PROGRAM = ROWS_PER_EXECUTION;
 
@@ -87,8 +92,7 @@ export class ProgramStore {
 
   constructor(context: DurableObjectState) {
     this.#sql = context.storage.sql;
-    this.#sql.exec(SCHEMA);
-    for (const name of ['made', 'approval']) ensureColumn(this.#sql, 'inner_call', { name, type: 'TEXT' });
+    ensureSchema(context.storage, { name: 'programs', statements: SCHEMA, newerColumns: NEWER_COLUMNS });
   }
 
   /** Former versions may have left one with this number whose execution was never written. */

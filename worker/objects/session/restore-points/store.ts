@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { SnapshotIdSchema } from '../../../../shared/ids.ts';
 import { SnapshotRequirementsSchema } from '../../../../shared/snapshot.ts';
+import { ensureSchema } from '../../schema.ts';
 import { json } from '../records.ts';
 
 const SCHEMA = 'CREATE TABLE IF NOT EXISTS restore_point (n INTEGER PRIMARY KEY, snapshot TEXT NOT NULL)';
@@ -24,7 +25,7 @@ export class RestorePointStore {
 
   constructor(context: DurableObjectState) {
     this.#sql = context.storage.sql;
-    this.#sql.exec(SCHEMA);
+    ensureSchema(context.storage, { name: 'restore-points', statements: SCHEMA });
   }
 
   /** Oldest first. */

@@ -1,0 +1,49 @@
+/** The tables of an object: made once, and looked at again only where this version of the program asks for other ones. */
+import * as z from 'zod';
+import { ensureColumn } from './columns.ts';
+
+const BOOK =
+  'CREATE TABLE IF NOT EXISTS made_schema (name TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID';
+const MadeSchema = z.object({ name: z.string(), text: z.string() });
+
+export interface Schema {
+  /** Of all that share the object's tables. */
+  name: string;
+  /** Statements that change nothing where they were run before. */
+  statements: string;
+  /** Of tables that former versions made without them: table, column, type. */
+  newerColumns?: readonly (readonly [table: string, column: string, type: string])[];
+  /** What needs those columns. */
+  afterwards?: string;
+}
+
+/** What is known to be made, by the storage of an object in memory. */
+const made = new WeakMap<DurableObjectStorage, Map<string, string>>();
+
+/**
+ * An object that wakes asks the database once what there is, for all of its stores, instead of once for each table and
+ * column. The whole text is compared: a schema that changes is run again without anybody counting versions.
+ */
+export function ensureSchema(storage: DurableObjectStorage, schema: Schema): void {
+  const { name, statements, newerColumns = [], afterwards = '' } = schema;
+  const { sql } = storage;
+  const known = knownTo(storage);
+  const text = [statements, ...newerColumns.map((column) => column.join(' ')), afterwards].join('\n');
+  if (known.get(name) === text) return;
+  sql.exec(statements);
+  for (const [table, column, type] of newerColumns) ensureColumn(sql, table, { name: column, type });
+  if (afterwards !== '') sql.exec(afterwards);
+  sql.exec('INSERT OR REPLACE INTO made_schema (name, text) VALUES (?, ?)', name, text);
+  known.set(name, text);
+}
+
+function knownTo(storage: DurableObjectStorage): Map<string, string> {
+  const known = made.get(storage);
+  if (known !== undefined) return known;
+  const { sql } = storage;
+  sql.exec(BOOK);
+  const rows = sql.exec('SELECT name, text FROM made_schema').toArray();
+  const read = new Map(rows.map((row) => MadeSchema.parse(row)).map(({ name, text }) => [name, text]));
+  made.set(storage, read);
+  return read;
+}
