@@ -94,6 +94,8 @@ export const ExecutionSchema = z.object({
   state_lost: z.boolean(),
   /** Whether the session was taken back to where it was before this call. */
   rolled_back: z.boolean().optional(),
+  /** Whether what it wrote and gave is kept no longer, by the retention of its tenant; of an error only the name is left. */
+  content_expired: z.boolean().optional(),
   created_at: z.iso.datetime(),
   started_at: z.iso.datetime().nullable(),
   finished_at: z.iso.datetime().nullable(),

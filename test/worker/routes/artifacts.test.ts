@@ -327,10 +327,10 @@ describe('retention', () => {
   test('lets an artifact go when its days are over, and no sooner', async () => {
     const tenant = await tenantWith();
     const path = `/v1/tenants/${tenant.name}/retention`;
-    const nothing = { artifacts_days: null };
+    const nothing = { artifacts_days: null, executions_days: null, outputs_days: null };
     expect((await api('GET', path, operator)).json).toEqual(nothing);
     const set = await api('PUT', path, { ...operator, body: { artifacts_days: 3 } });
-    expect(set.json).toEqual({ artifacts_days: 3 });
+    expect(set.json).toEqual({ ...nothing, artifacts_days: 3 });
     artifactIn(await put(tenant.token, 'old', 'old'));
     const at = (days: number) => Date.now() + days * 86_400_000;
     vi.useFakeTimers({ toFake: ['Date'], now: at(2.9) });
@@ -345,9 +345,11 @@ describe('retention', () => {
 
   test('is a number of days, by the operator only', async () => {
     const path = '/v1/tenants/some/retention';
-    for (const artifacts_days of [0, 1.5, -1, '3', 3_651]) {
-      const answer = await api('PUT', path, { ...operator, body: { artifacts_days } });
-      expect(problemIn(answer).violations?.[0]?.path).toBe('body.artifacts_days');
+    for (const setting of ['artifacts_days', 'executions_days', 'outputs_days']) {
+      for (const days of [0, 1.5, -1, '3', 3_651]) {
+        const answer = await api('PUT', path, { ...operator, body: { [setting]: days } });
+        expect(problemIn(answer).violations?.[0]?.path).toBe(`body.${setting}`);
+      }
     }
     const { token } = await tenantWith();
     expect((await api('PUT', path, { token, body: {} })).status).toBe(403);

@@ -29,6 +29,7 @@ const STEPS: Record<string, Step> = {
   events: ({ events }, _env, nowMs) => events.check(nowMs),
   account: ({ account }, _env, nowMs) =>
     account.dueAtMs !== null && account.dueAtMs <= nowMs ? account.report() : undefined,
+  retention: ({ retention }, _env, nowMs) => retention.check(nowMs),
   destroy: (runtime, _env, nowMs) => destroyAgain(runtime, nowMs),
   purge,
 };

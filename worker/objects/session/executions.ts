@@ -15,6 +15,7 @@ import type { ExecuteInput } from './port.ts';
 import type { ForkedProgram } from './programs/forked.ts';
 import { type ExecutionRecord, type GrantReference, isToBeSent } from './records.ts';
 import { executionSummary, executionView, NO_CONTENT, type ViewOptions } from './result.ts';
+import type { KeptSince } from './retention-sweep.ts';
 import type { SessionRow } from './session-row.ts';
 import type { SessionStore } from './store.ts';
 import { Waiters } from './waiters.ts';
@@ -229,6 +230,7 @@ export class Executions {
       receiptSeq: null,
       rollback: false,
       rolledBack: false,
+      expired: false,
     };
   }
 
@@ -301,6 +303,11 @@ export class Executions {
     if (bytes === 0) return;
     this.patch(record, { contentBytes: record.contentBytes + bytes });
     this.#history.grew(bytes);
+  }
+
+  /** Lets go a few of those that ended before; true where there may be more. The caller has a transaction open. */
+  expire(since: KeptSince): boolean {
+    return this.#history.expire(since);
   }
 
   /** Writes what is pending of all executions. The caller has a transaction open. */

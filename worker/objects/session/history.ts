@@ -2,12 +2,15 @@
 import { MAX_EXECUTION_HISTORY, MAX_KEYED_EXECUTIONS } from '../../../shared/limits.ts';
 import type { ExecutionRecord } from './records.ts';
 import { KEYS_LIVE_MS } from './retention.ts';
+import type { KeptSince } from './retention-sweep.ts';
 import type { SessionStore } from './store.ts';
 
 /** Output and results of all executions together; beyond it those of the oldest go. */
 const MAX_CONTENT_BYTES = 256 * 1024 * 1024;
 /** Pruned in batches, so that most ends cost nothing here. */
 const BATCH = 16;
+/** An alarm lets no more go at once: each may have megabytes in rows. */
+const EXPIRED_AT_ONCE = 32;
 
 export class History {
   readonly #store: SessionStore;
@@ -26,6 +29,16 @@ export class History {
     this.#contentBytes += record.contentBytes;
     if (record.n > MAX_EXECUTION_HISTORY && record.n % BATCH === 0) this.#pruneRows(Date.now());
     while (this.#contentBytes > MAX_CONTENT_BYTES) if (!this.#pruneContent()) return;
+  }
+
+  /** Lets go a few of those that ended before; true where there may be more. */
+  expire({ executionsMs, outputsMs }: KeptSince): boolean {
+    const over = executionsMs === null ? [] : this.#store.endedBefore(executionsMs, EXPIRED_AT_ONCE);
+    for (const n of over) this.#store.deleteExecution(n);
+    const read = outputsMs === null ? [] : this.#store.unexpiredBefore(outputsMs, EXPIRED_AT_ONCE);
+    for (const n of read) this.#store.expireExecution(n);
+    if (over.length + read.length > 0) this.#contentBytes = this.#store.contentBytes();
+    return Math.max(over.length, read.length) === EXPIRED_AT_ONCE;
   }
 
   /** More is kept of an execution that has ended. */

@@ -214,7 +214,11 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     stream: StreamName,
   ): Promise<Outcome<OutputExtent>> {
     const found = find(this.#parts, caller, executionId);
-    return found.ok ? success(outputExtent(this.#parts, found.value, stream)) : found;
+    if (!found.ok) return found;
+    const extent = outputExtent(this.#parts, found.value, stream);
+    return found.value.expired && extent.totalBytes > 0
+      ? failure('not_found', 'what the execution wrote is kept no longer')
+      : success(extent);
   }
 
   async outputAt(

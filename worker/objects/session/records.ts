@@ -87,6 +87,8 @@ export const SessionRecordSchema = z.object({
   destroyTries: z.number(),
   /** When what is left of a destroyed session goes. */
   purgeAtMs: z.number().nullable(),
+  /** When to let go next what its tenant wants kept no longer; null before its first call. */
+  retentionAtMs: z.number().nullable(),
 });
 export type SessionRecord = z.infer<typeof SessionRecordSchema>;
 
@@ -156,6 +158,8 @@ export const ExecutionRecordSchema = z.object({
   /** It runs alone, behind a snapshot, and is taken back where it fails. */
   rollback: Flag,
   rolledBack: Flag,
+  /** What it wrote and gave is kept no longer. */
+  expired: Flag,
 });
 export type ExecutionRecord = z.infer<typeof ExecutionRecordSchema>;
 

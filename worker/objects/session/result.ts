@@ -70,6 +70,7 @@ export function executionView(record: ExecutionRecord, store: SessionStore, opti
     reason: record.reason,
     state_lost: record.stateLost,
     ...(record.rolledBack ? { rolled_back: true } : {}),
+    ...(record.expired ? { content_expired: true } : {}),
     created_at: new Date(record.createdAtMs).toISOString(),
     started_at: record.startedAt,
     finished_at: record.finishedAt,

@@ -3,6 +3,7 @@ import { type Failure, failure, type Outcome, success } from '../../../shared/er
 import type { Execution } from '../../../shared/execution.ts';
 import type { Configuration } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
+import { callObject } from '../../middleware/call-object.ts';
 import type { Account } from './account/account.ts';
 import { accountOf } from './account/of-session.ts';
 import { Acknowledgement } from './acknowledgement.ts';
@@ -30,6 +31,7 @@ import { type ExecutionRecord, isToBeSent } from './records.ts';
 import { Recovery } from './recovery.ts';
 import { Relocation } from './relocation.ts';
 import { RestorePoints } from './restore-points/restore-points.ts';
+import { type KeptSince, RetentionSweep } from './retention-sweep.ts';
 import { SandboxKeeper } from './sandbox.ts';
 import { SandboxChanges } from './sandbox-changes.ts';
 import type { SessionParts } from './session-parts.ts';
@@ -77,6 +79,7 @@ export class SessionRuntime implements SessionParts {
   readonly eventStreams: SessionEventStreams;
   readonly account: Account;
   readonly outputs: Outputs;
+  readonly retention: RetentionSweep;
   readonly sandboxChanges: SandboxChanges;
   readonly #acknowledgement: Acknowledgement;
   readonly #intake: Intake;
@@ -115,6 +118,7 @@ export class SessionRuntime implements SessionParts {
       },
       ended: (execution) => {
         this.events.finished(execution);
+        this.retention.begin();
         // The tenant hears of what is kept of it.
         if (this.row.isLive) this.account.settle(undefined, 0);
       },
@@ -138,6 +142,11 @@ export class SessionRuntime implements SessionParts {
       row,
       store,
       roomAgain: () => this.logs.roomAgain(),
+      look: () => this.look(),
+    });
+    this.retention = new RetentionSweep(row, {
+      retention: (tenant) => callObject(() => env.TENANT.getByName(tenant).retention(), { safe: true }),
+      expire: (since) => this.#expire(since),
       look: () => this.look(),
     });
     this.logs = new EventLogs(store, this.outputs, () => this.#acknowledgement.schedule());
@@ -341,6 +350,8 @@ export class SessionRuntime implements SessionParts {
   #recover(): void {
     const record = this.row.maybe;
     if (record !== undefined) void this.edgeReceipts.signed();
+    // One of a former version has a history and never looked after it.
+    if (this.executions.total > 0) this.retention.begin();
     this.events.recover();
     this.outputs.recover((n) => this.executions.open.some((open) => open.n === n));
     if (record?.state === 'destroying') this.#port.endingInterrupted();
@@ -374,12 +385,24 @@ export class SessionRuntime implements SessionParts {
       nextLook(record, this.executions.open, Date.now()),
       this.account.dueAtMs,
       this.outputs.dueAtMs,
+      this.retention.dueAtMs,
       this.programs.nextMoment(),
       this.edgeCalls.nextMoment(),
       this.events.dueAtMs,
     ];
     const known = moments.filter((moment) => moment !== null);
     return known.length === 0 ? null : Math.min(...known);
+  }
+
+  /** What is in R2 of what goes now is removed from there afterwards, and the tenant hears of it all. */
+  #expire(since: KeptSince): boolean {
+    const [executions, edgeCalls] = this.store.transaction(() => [
+      this.executions.expire(since),
+      this.edgeCalls.expire(since),
+    ]);
+    this.outputs.kick();
+    this.account.settle(undefined, 0);
+    return executions === true || edgeCalls === true;
   }
 
   #moved(): void {
@@ -423,6 +446,7 @@ export class SessionRuntime implements SessionParts {
   #executionEnded(record: ExecutionRecord): void {
     this.deadlines.disarm(record);
     this.programs.ended(record);
+    this.retention.begin();
     // The row says so at once, with the end: no call comes between.
     if (record.rolledBack) this.#port.takeBack(record);
     if (this.row.record.facts.ephemeral && this.row.isLive) this.#port.ephemeralEnded();

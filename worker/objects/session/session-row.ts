@@ -77,6 +77,7 @@ export class SessionRow {
       destroyAtMs: null,
       destroyTries: 0,
       purgeAtMs: null,
+      retentionAtMs: null,
     };
     this.#store.replaceSession(record);
     this.#record = record;

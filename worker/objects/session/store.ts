@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { type Envelope, EnvelopeSchema } from '../../../shared/dsse.ts';
 import { StreamNameSchema } from '../../../shared/execution.ts';
-import { ensureColumn } from '../columns.ts';
+import { ensureSchema } from '../schema.ts';
 import { dropOutputs } from './outputs/store.ts';
 import {
   type ExecutionRecord,
@@ -26,7 +26,8 @@ CREATE TABLE IF NOT EXISTS session (
   linkDownAtMs INTEGER, pausedAtMs INTEGER, snapshot TEXT,
   pendingSnapshot TEXT, generation INTEGER NOT NULL DEFAULT 0, streamId TEXT, lastSeq INTEGER NOT NULL,
   chainSeq INTEGER NOT NULL, chainSha256 TEXT NOT NULL,
-  lastActivityAtMs INTEGER NOT NULL, expiresAtMs INTEGER, destroyAtMs INTEGER, destroyTries INTEGER NOT NULL, purgeAtMs INTEGER
+  lastActivityAtMs INTEGER NOT NULL, expiresAtMs INTEGER, destroyAtMs INTEGER, destroyTries INTEGER NOT NULL, purgeAtMs INTEGER,
+  retentionAtMs INTEGER
 );
 CREATE TABLE IF NOT EXISTS execution (
   n INTEGER PRIMARY KEY,
@@ -42,7 +43,7 @@ CREATE TABLE IF NOT EXISTS execution (
   stdoutBytes INTEGER NOT NULL, stderrBytes INTEGER NOT NULL,
   admitMs REAL NOT NULL, placeMs REAL NOT NULL, interruptRequested INTEGER NOT NULL, input TEXT,
   truncated INTEGER NOT NULL, contentBytes INTEGER NOT NULL, stored TEXT, receiptSeq INTEGER,
-  rollback INTEGER NOT NULL DEFAULT 0, rolledBack INTEGER NOT NULL DEFAULT 0
+  rollback INTEGER NOT NULL DEFAULT 0, rolledBack INTEGER NOT NULL DEFAULT 0, expired INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX IF NOT EXISTS execution_by_key ON execution (idempotencyKey) WHERE idempotencyKey IS NOT NULL;
 -- No index of the open ones: it would be written twice by every call, and is only asked for when the object starts.
@@ -53,10 +54,6 @@ CREATE TABLE IF NOT EXISTS output (
 );
 CREATE TABLE IF NOT EXISTS part (
   id INTEGER PRIMARY KEY, field TEXT NOT NULL, idx INTEGER NOT NULL, mime TEXT NOT NULL, last INTEGER NOT NULL, bytes BLOB NOT NULL
-);
-CREATE TABLE IF NOT EXISTS edge_call (
-  n INTEGER PRIMARY KEY, executionId TEXT NOT NULL UNIQUE, idempotencyKey TEXT UNIQUE, fingerprint TEXT,
-  deadlineAtMs INTEGER NOT NULL, execution TEXT NOT NULL
 );
 -- Hosts that the session had before, and the keys that they signed with.
 CREATE TABLE IF NOT EXISTS former_host (hostId TEXT NOT NULL, keyX TEXT NOT NULL, PRIMARY KEY (hostId, keyX)) WITHOUT ROWID;
@@ -70,11 +67,13 @@ const NEWER_COLUMNS = [
   ['execution', 'stored', 'TEXT'],
   ['execution', 'rollback', 'INTEGER NOT NULL DEFAULT 0'],
   ['execution', 'rolledBack', 'INTEGER NOT NULL DEFAULT 0'],
+  ['execution', 'expired', 'INTEGER NOT NULL DEFAULT 0'],
   ['session', 'pausedAtMs', 'INTEGER'],
   ['session', 'expiresAtMs', 'INTEGER'],
   ['session', 'snapshot', 'TEXT'],
   ['session', 'pendingSnapshot', 'TEXT'],
   ['session', 'generation', 'INTEGER NOT NULL DEFAULT 0'],
+  ['session', 'retentionAtMs', 'INTEGER'],
 ] as const;
 
 /** Those that wait may bring a megabyte of arguments each. */
@@ -83,6 +82,7 @@ const COLUMNS_OF_SUMMARY = Object.keys(ExecutionRecordSchema.shape)
   .join(', ');
 
 const OPEN = `status IN ('queued', 'granted', 'running', 'waiting')`;
+const ENDED_BEFORE = `NOT (${OPEN}) AND createdAtMs < ?1 AND finishedAt < ?2`;
 
 const OutputRowSchema = z.object({
   id: z.number(),
@@ -125,8 +125,7 @@ export class SessionStore {
   constructor(context: DurableObjectState) {
     this.#context = context;
     this.#sql = context.storage.sql;
-    this.#sql.exec(SCHEMA);
-    for (const [table, name, type] of NEWER_COLUMNS) ensureColumn(this.#sql, table, { name, type });
+    ensureSchema(context.storage, { name: 'session', statements: SCHEMA, newerColumns: NEWER_COLUMNS });
   }
 
   /** All of the writes in `work`, or none: then memory may differ from the rows, and the object starts again. */
@@ -333,6 +332,41 @@ export class SessionStore {
         (n + 1) * ROWS_PER_EXECUTION,
       );
     }
+  }
+
+  /** Ended ones, oldest first. The edge's own clock has to agree with the host's, which says when an execution ended. */
+  endedBefore(beforeMs: number, limit: number): number[] {
+    return this.#numbers(`${ENDED_BEFORE} ORDER BY n LIMIT ?3`, beforeMs, limit);
+  }
+
+  /** Those of which something may be kept that they wrote or gave. */
+  unexpiredBefore(beforeMs: number, limit: number): number[] {
+    return this.#numbers(`${ENDED_BEFORE} AND expired = 0 ORDER BY n LIMIT ?3`, beforeMs, limit);
+  }
+
+  #numbers(clause: string, beforeMs: number, limit: number): number[] {
+    return this.#sql
+      .exec(`SELECT n FROM execution WHERE ${clause}`, beforeMs, new Date(beforeMs).toISOString(), limit)
+      .toArray()
+      .map((row) => Number(row.n));
+  }
+
+  /** Of an ended execution only how it ended and how much it wrote is kept. */
+  expireExecution(n: number): void {
+    this.deleteContent(n);
+    dropOutputs(this.#sql, n);
+    this.#sql.exec(
+      `UPDATE execution SET expired = 1, contentBytes = 0, truncated = truncated OR stdoutBytes + stderrBytes > 0,
+         error = CASE WHEN error IS NULL THEN NULL ELSE json_set(error, '$.message', '', '$.traceback', '') END,
+         stored = CASE WHEN stored IS NULL THEN NULL ELSE '{"stdout":0,"stderr":0}' END
+       WHERE n = ?`,
+      n,
+    );
+    this.#sql.exec(
+      `UPDATE inner_call SET error = json_set(error, '$.message', '') WHERE error IS NOT NULL AND id >= ? AND id < ?`,
+      n * ROWS_PER_EXECUTION,
+      (n + 1) * ROWS_PER_EXECUTION,
+    );
   }
 
   deleteContent(n: number): void {

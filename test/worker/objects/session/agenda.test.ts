@@ -52,6 +52,7 @@ function session(facts: Partial<SessionRecord> = {}): SessionRecord {
     destroyAtMs: null,
     destroyTries: 0,
     purgeAtMs: null,
+    retentionAtMs: null,
     ...facts,
   };
 }

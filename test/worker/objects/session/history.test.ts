@@ -51,6 +51,7 @@ function ended(n: number, contentBytes = 0): ExecutionRecord {
     receiptSeq: null,
     rollback: false,
     rolledBack: false,
+    expired: false,
   };
 }
 

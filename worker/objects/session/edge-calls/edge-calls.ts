@@ -13,12 +13,15 @@ import { givenBy, givenText } from '../../../tools/given.ts';
 import { ChangeWaits } from '../../change-waits.ts';
 import { digestOf, type EdgeReceipts, type EndedEdgeCall } from '../edge-receipts/edge-receipts.ts';
 import { KEYS_LIVE_MS } from '../retention.ts';
+import type { KeptSince } from '../retention-sweep.ts';
 import type { EdgeCall } from './edge-call.ts';
 import { type EdgeCallRow, EdgeCallStore } from './store.ts';
 
 const MAX_CALLS = 500;
 /** Pruned in batches, so that most calls cost nothing here. */
 const BATCH = 16;
+/** An alarm lets no more go at once. */
+const EXPIRED_AT_ONCE = 100;
 /** A larger result is answered once and not kept: then only how it ended is. */
 const MAX_KEPT_CHARACTERS = 256 * 1024;
 /** What all of them gave, together; beyond it that of the oldest goes. */
@@ -39,7 +42,6 @@ export class EdgeCalls {
   readonly #overdueAtMs: Map<string, number>;
   #contentBytes: number;
 
-  /** The session's own tables are there. */
   constructor(storage: DurableObjectStorage, receipts: EdgeReceipts, port: EdgeCallsPort) {
     this.#store = new EdgeCallStore(storage);
     this.#receipts = receipts;
@@ -161,6 +163,15 @@ export class EdgeCalls {
     return true;
   }
 
+  /** Lets go a few of those that ended before; true where there may be more. The caller has a transaction open. */
+  expire({ executionsMs, outputsMs }: KeptSince): boolean {
+    const over = executionsMs === null ? 0 : this.#store.deleteEndedBefore(executionsMs, EXPIRED_AT_ONCE);
+    const read = outputsMs === null ? [] : this.#store.unexpiredBefore(outputsMs, EXPIRED_AT_ONCE);
+    for (const { n, execution } of read) this.#store.expire(n, expired(execution));
+    if (over + read.length > 0) this.#contentBytes = this.#store.contentBytes();
+    return Math.max(over, read.length) >= EXPIRED_AT_ONCE;
+  }
+
   find(executionId: string, nowMs: number): Execution | undefined {
     const known = this.#store.byId(executionId);
     return known === undefined ? undefined : this.#seen(known, nowMs);
@@ -180,6 +191,16 @@ export class EdgeCalls {
     const execution = seen(row, nowMs);
     return { ...execution, receipt: this.#receipts.now(execution.execution_id) };
   }
+}
+
+function expired(execution: Execution): Execution {
+  const { error, structured, results } = execution;
+  return {
+    ...withoutContent(execution),
+    truncated: execution.truncated || structured !== null || results.length > 0,
+    error: error === null ? null : { ...error, message: '', traceback: '' },
+    content_expired: true,
+  };
 }
 
 function withoutContent(execution: Execution): Execution {

@@ -1,17 +1,30 @@
 /** SQL of the calls of a session that ran at the edge: enough to answer a repeated one, and to show it. */
 import * as z from 'zod';
 import { type Execution, ExecutionSchema } from '../../../../shared/execution.ts';
-import { ensureColumn } from '../../columns.ts';
+import { ensureSchema } from '../../schema.ts';
 import { MadeCallSchema } from '../edge-receipts/made.ts';
 import { json } from '../records.ts';
 
-/** So that what is asked of all of them is answered without what they gave. */
-const INDEX =
-  'CREATE INDEX IF NOT EXISTS edge_call_kept ON edge_call (endedAtMs, deadlineAtMs, idempotencyKey, contentBytes)';
-/** Rows of a former version say only in their execution that it has ended. */
-const MARK_ENDED = `
-  UPDATE edge_call SET endedAtMs = deadlineAtMs, contentBytes = LENGTH(execution)
-  WHERE endedAtMs IS NULL AND json_extract(execution, '$.status') <> 'running'`;
+const SCHEMA = {
+  statements: `
+CREATE TABLE IF NOT EXISTS edge_call (
+  n INTEGER PRIMARY KEY, executionId TEXT NOT NULL UNIQUE, idempotencyKey TEXT UNIQUE, fingerprint TEXT,
+  deadlineAtMs INTEGER NOT NULL, execution TEXT NOT NULL
+);`,
+  newerColumns: [
+    ['edge_call', 'afterN', 'INTEGER NOT NULL DEFAULT 0'],
+    ['edge_call', 'made', 'TEXT'],
+    ['edge_call', 'endedAtMs', 'INTEGER'],
+    ['edge_call', 'contentBytes', 'INTEGER NOT NULL DEFAULT 0'],
+    ['edge_call', 'expired', 'INTEGER NOT NULL DEFAULT 0'],
+  ],
+  afterwards: `
+-- So that what is asked of all of them is answered without what they gave.
+CREATE INDEX IF NOT EXISTS edge_call_kept ON edge_call (endedAtMs, deadlineAtMs, idempotencyKey, contentBytes);
+-- Rows of a former version say only in their execution that it has ended.
+UPDATE edge_call SET endedAtMs = deadlineAtMs, contentBytes = LENGTH(execution)
+WHERE endedAtMs IS NULL AND json_extract(execution, '$.status') <> 'running';`,
+} as const;
 
 const RowSchema = z.object({
   n: z.number(),
@@ -29,15 +42,9 @@ export type EdgeCallRow = z.infer<typeof RowSchema>;
 export class EdgeCallStore {
   readonly #sql: SqlStorage;
 
-  /** The table is one of the session's own. */
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
-    ensureColumn(this.#sql, 'edge_call', { name: 'afterN', type: 'INTEGER NOT NULL DEFAULT 0' });
-    ensureColumn(this.#sql, 'edge_call', { name: 'made', type: 'TEXT' });
-    ensureColumn(this.#sql, 'edge_call', { name: 'endedAtMs', type: 'INTEGER' });
-    ensureColumn(this.#sql, 'edge_call', { name: 'contentBytes', type: 'INTEGER NOT NULL DEFAULT 0' });
-    this.#sql.exec(INDEX);
-    this.#sql.exec(MARK_ENDED);
+    ensureSchema(storage, { name: 'edge-calls', ...SCHEMA });
   }
 
   /** Gives its number. */
@@ -127,6 +134,28 @@ export class EdgeCallStore {
          SELECT n FROM edge_call WHERE endedAtMs IS NOT NULL ORDER BY n LIMIT ?)`,
       excess,
     );
+  }
+
+  deleteEndedBefore(beforeMs: number, limit: number): number {
+    return this.#sql.exec(
+      'DELETE FROM edge_call WHERE n IN (SELECT n FROM edge_call WHERE endedAtMs < ? ORDER BY n LIMIT ?)',
+      beforeMs,
+      limit,
+    ).rowsWritten;
+  }
+
+  /** Those of which something may be kept that they gave. */
+  unexpiredBefore(beforeMs: number, limit: number): EdgeCallRow[] {
+    return this.#sql
+      .exec('SELECT * FROM edge_call WHERE endedAtMs < ? AND expired = 0 ORDER BY n LIMIT ?', beforeMs, limit)
+      .toArray()
+      .map((row) => RowSchema.parse(row));
+  }
+
+  /** Only how it ended is kept of it. */
+  expire(n: number, execution: Execution): void {
+    this.dropContent(n, execution);
+    this.#sql.exec('UPDATE edge_call SET expired = 1 WHERE n = ?', n);
   }
 
   contentBytes(): number {
