@@ -5,9 +5,10 @@
 
 import { hex } from '../../shared/digest.ts';
 import { concatBytes } from '../../shared/encoding.ts';
-import { failure, type Outcome, success } from '../../shared/errors.ts';
+import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import { logWarning, messageOf } from '../objects/log.ts';
 import { ByteCutter } from './byte-cutter.ts';
+import { type OpenUpload, PLACELESS_BYTES } from './open-uploads.ts';
 import { openSegment, SEAL_BYTES, sealSegment } from './sealed-segment.ts';
 
 const SEGMENT_BYTES = 1_048_576;
@@ -30,8 +31,8 @@ export interface SealedSource {
   maxBytes: number;
   /** Since when the file is being made. */
   begunAtMs: number;
-  /** Called whenever bytes have come. */
-  heard: () => void;
+  /** Its place in memory, where there is more of it than a little. */
+  turn: OpenUpload;
 }
 
 export interface StoredFacts {
@@ -53,6 +54,7 @@ export async function storeSealed(
   } catch (error: unknown) {
     await upload.abort();
     if (error instanceof SourceError) return failure('transfer_failed', error.message);
+    if (error instanceof NoPlaceError) return error.refused;
     logWarning('content_not_stored', { detail: messageOf(error) });
     return failure('storage_unavailable', 'the storage does not answer', { retry_after_s: 2 });
   }
@@ -63,9 +65,20 @@ class SourceError extends Error {
   override name = 'SourceError';
 }
 
+/** There was no place for more of it. */
+class NoPlaceError extends Error {
+  override name = 'NoPlaceError';
+  readonly refused: Failure;
+
+  constructor(refused: Failure) {
+    super(refused.detail);
+    this.refused = refused;
+  }
+}
+
 async function pump(
   upload: Upload,
-  { body, maxBytes, begunAtMs, heard }: SealedSource,
+  { body, maxBytes, begunAtMs, turn }: SealedSource,
 ): Promise<Outcome<StoredFacts>> {
   const reader = body?.getReader();
   const digest = new crypto.DigestStream('SHA-256');
@@ -73,16 +86,18 @@ async function pump(
   const cutter = new ByteCutter(SEGMENT_BYTES);
   let bytes = 0;
   while (reader !== undefined) {
-    const { done, value } = await readOn(reader, begunAtMs);
+    const { done, value } = await readOn(reader, begunAtMs, turn);
     if (done) break;
-    heard();
+    turn.heard();
     bytes += value.length;
     if (bytes > maxBytes) {
       await reader.cancel().catch(() => undefined);
       return failure('payload_too_large', `at most ${maxBytes} bytes`);
     }
     await digesting.write(value);
+    if (cutter.heldBytes + value.length > PLACELESS_BYTES) await takePlace(turn, reader);
     for (const segment of cutter.push(value)) await upload.add(segment);
+    if (upload.isBetweenParts && cutter.heldBytes <= PLACELESS_BYTES) turn.giveBackPlace();
   }
   const rest = cutter.rest();
   if (rest !== undefined) await upload.add(rest);
@@ -91,9 +106,17 @@ async function pump(
   return success({ bytes, sha256: hex(new Uint8Array(await digest.digest)) });
 }
 
+async function takePlace(turn: OpenUpload, reader: ReadableStreamDefaultReader<Uint8Array>): Promise<void> {
+  const given = await turn.takePlace();
+  if (given.ok) return;
+  void reader.cancel().catch(() => undefined);
+  throw new NoPlaceError(given);
+}
+
 async function readOn(
   reader: ReadableStreamDefaultReader<Uint8Array>,
   begunAtMs: number,
+  turn: OpenUpload,
 ): Promise<ReadableStreamReadResult<Uint8Array>> {
   const sinceMs = Date.now();
   const { promise: silence, reject } = Promise.withResolvers<never>();
@@ -101,6 +124,7 @@ async function readOn(
     if (Date.now() - sinceMs > SILENCE_MS) {
       reject(new SourceError(`nothing came for ${SILENCE_MS / 1_000} s`));
     }
+    if (turn.mustYield()) reject(new SourceError('the bytes came slowly, and others waited for the place'));
   }, LOOK_MS);
   const next = reader.read().catch(() => {
     throw new SourceError('the bytes ended before their end');
@@ -133,11 +157,15 @@ class Upload {
     this.#place = place;
   }
 
+  /** Nothing of it is in memory. */
+  get isBetweenParts(): boolean {
+    return this.#sealed.length === 0;
+  }
+
   async add(segment: Uint8Array<ArrayBuffer>): Promise<void> {
-    // Only once there is more than the part is it known not to be the only one.
-    if (this.#sealed.length === SEGMENTS_PER_PART) await this.#sendPart();
     this.#sealed.push(await sealSegment(this.#place.key, placeOf(this.#segments), segment));
     this.#segments += 1;
+    if (this.#sealed.length === SEGMENTS_PER_PART) await this.#sendPart();
   }
 
   async complete(): Promise<void> {
@@ -145,7 +173,7 @@ class Upload {
       await this.#bucket.put(this.#place.objectKey, concatBytes(this.#sealed));
       return;
     }
-    await this.#sendPart();
+    if (!this.isBetweenParts) await this.#sendPart();
     await this.#several.complete(this.#parts);
   }
 

@@ -3,7 +3,7 @@ import { type Artifact, MAX_ARTIFACT_BYTES } from '../../shared/artifact.ts';
 import { failure, type Outcome } from '../../shared/errors.ts';
 import { artifactPlace } from '../artifacts/place.ts';
 import type { Configuration } from '../configuration.ts';
-import { uploadPlace, uploadRoom } from '../content/open-uploads.ts';
+import { openUpload, uploadRoom } from '../content/open-uploads.ts';
 import {
   type SealedPlace,
   type SealedSource,
@@ -37,7 +37,7 @@ export async function keepArtifact(
     return failure('payload_too_large', `an artifact has at most ${MAX_ARTIFACT_BYTES} bytes`);
   }
   // First, because an id is good for one upload: whoever is refused here may use the same address again.
-  const room = await uploadRoom(tenant);
+  const room = await uploadRoom(tenant, maxBytes);
   if (!room.ok) return room;
   const begunAtMs = Date.now();
   const calls = artifactCalls(env, tenant);
@@ -66,14 +66,14 @@ export async function keepArtifact(
 async function storeInTurn(
   bucket: R2Bucket,
   place: SealedPlace,
-  { tenant, ...source }: Omit<SealedSource, 'heard'> & { tenant: string },
+  { tenant, ...source }: Omit<SealedSource, 'turn'> & { tenant: string },
 ): Promise<Outcome<StoredFacts>> {
-  const upload = await uploadPlace(tenant);
+  const upload = await openUpload(tenant);
   if (!upload.ok) return upload;
-  const { heard, leave } = upload.value;
+  const turn = upload.value;
   try {
-    return await storeSealed(bucket, place, { ...source, heard });
+    return await storeSealed(bucket, place, { ...source, turn });
   } finally {
-    leave();
+    turn.leave();
   }
 }
