@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { type Loads, loadsAt, type Scale, webhooksLoadAt } from './model.ts';
+import { REPORTS_PER_S, reportAfterMs } from '../../../worker/objects/tenant/ledger/account.ts';
+import { type Features, type Loads, loadsAt, type Scale, webhooksLoadAt } from './model.ts';
 
 /** What an object that writes is planned for; it can do about twice as much. */
 const CEILING_PER_S = 300;
@@ -11,9 +12,21 @@ const WHOLE: Scale = {
   sessionLifeS: 600,
   hostsPerPool: 200,
   isolates: 200,
-  largestTenant: 0.05,
+  largestTenant: 0.03,
+  perSession: {
+    keys: 0.5,
+    suspensions: 0.1,
+    snapshots: 0.1,
+    artifacts: 0.1,
+    longOutputs: 0.1,
+    workflows: 0.02,
+  },
   messagesPerCall: 4,
 };
+
+function busy(more: Partial<Features>): Features {
+  return { ...WHOLE.perSession, ...more };
+}
 
 function over(loads: Loads): string[] {
   return Object.entries(loads).flatMap(([object, perS]) => (perS > CEILING_PER_S ? [object] : []));
@@ -28,7 +41,7 @@ describe('a million sessions on 5,000 hosts with 100,000 calls a second', () => 
   });
 
   test('are told to the webhooks of the largest tenant without more than that', () => {
-    expect(webhooksLoadAt(WHOLE)).toBeLessThanOrEqual(CEILING_PER_S);
+    expect(webhooksLoadAt({ ...WHOLE, largestTenant: 0.05 })).toBeLessThanOrEqual(CEILING_PER_S);
     expect(webhooksLoadAt({ ...WHOLE, largestTenant: 0.1 })).toBeGreaterThan(CEILING_PER_S);
   });
 
@@ -44,12 +57,26 @@ describe('a million sessions on 5,000 hosts with 100,000 calls a second', () => 
   });
 });
 
+test('what a tenant hears of usage does not grow with its sessions', () => {
+  expect(reportAfterMs(10)).toBe(30_000);
+  for (const sessions of [1_000, 50_000, 1_000_000]) {
+    expect((sessions * 1_000) / reportAfterMs(sessions)).toBeLessThanOrEqual(REPORTS_PER_S);
+  }
+});
+
 describe('the model says where it ends', () => {
   test.each<[string, Partial<Scale>, string]>([
     ['one pool for all hosts', { hostsPerPool: 5_000 }, 'pool'],
     ['one tenant for all sessions', { largestTenant: 1 }, 'tenant'],
     ['sessions that live for a second', { sessionLifeS: 1, hosts: 5_000 }, 'host'],
     ['a session with a thousand calls a second', { sessions: 100 }, 'session'],
+    [
+      'sessions that are in and out of snapshots all the time',
+      { perSession: busy({ suspensions: 2 }) },
+      'tenant',
+    ],
+    ['sessions that keep a file every minute', { perSession: busy({ artifacts: 10 }) }, 'artifacts'],
+    ['sessions with a snapshot every minute', { perSession: busy({ snapshots: 10 }) }, 'snapshots'],
   ])('with %s it is the %s object', (_name, change, object) => {
     expect(over(loadsAt({ ...WHOLE, ...change }))).toContain(object);
   });

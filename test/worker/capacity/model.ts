@@ -5,6 +5,7 @@
 import { HEARTBEAT_INTERVAL_MS } from '../../../shared/limits.ts';
 import { BLOCKS_PER_WINDOW, STANDING_LIVES_MS, WINDOW_S } from '../../../worker/middleware/admission.ts';
 import { REPORT_INTERVAL_MS } from '../../../worker/objects/host/load-report.ts';
+import { reportAfterMs } from '../../../worker/objects/tenant/ledger/account.ts';
 import { MANY_HOSTS, PICTURE_LIVES_MS } from '../../../worker/placement/pool-pictures.ts';
 
 export interface Scale {
@@ -18,21 +19,63 @@ export interface Scale {
   isolates: number;
   /** The part of everything that the largest tenant has. */
   largestTenant: number;
+  /** What a session does in its life, on average. */
+  perSession: Features;
   /** Frames of one execution that reach the object as messages: a host sends a short one's in one. */
   messagesPerCall: number;
 }
+
+export interface Features {
+  /** Creates that carry a key. */
+  keys: number;
+  /** Times that it goes into a snapshot and comes back. */
+  suspensions: number;
+  /** Snapshots, forks and restore points beside those. */
+  snapshots: number;
+  artifacts: number;
+  /** Times that long outputs make it ask for room. */
+  longOutputs: number;
+  workflows: number;
+}
+
+const FEATURES = [
+  'keys',
+  'suspensions',
+  'snapshots',
+  'artifacts',
+  'longOutputs',
+  'workflows',
+] as const satisfies readonly (keyof Features)[];
 
 export interface Loads {
   session: number;
   host: number;
   pool: number;
   tenant: number;
+  snapshots: number;
+  artifacts: number;
 }
 
 /** A host with room for this many or more tells its load once a second at most. */
 const REPORTS_PER_S_AT_MOST = 1;
-/** Of a create: the row in the tenant's index, the reservation of its key, and the row taken out in the end. */
+/** Its place is held, it is noted, and in the end taken out with what it used. */
 const TENANT_CALLS_PER_SESSION = 3;
+const TENANT_CALLS_PER: Readonly<Record<keyof Features, number>> = {
+  /** `reserveCreate` */
+  keys: 1,
+  /** `recordSession` of either move, `account` of the first, `takePlace`; its snapshot takes, tells and gives back storage. */
+  suspensions: 2 + 1 + 1 + 3,
+  /** `holdStorage` for the place, for what it is, and when it is gone. */
+  snapshots: 3,
+  artifacts: 3,
+  longOutputs: 3,
+  /** `recordWorkflow` at its start and its end, `forgetWorkflow`. */
+  workflows: 3,
+};
+/** Begin, complete, find, and release or remove. */
+const INDEX_CALLS_PER_THING = 4;
+/** Each session asks once a day how long things are kept. */
+const RETENTION_LOOK_S = 86_400;
 /** The object of a tenant's webhooks is asked once for each batch of the queue. */
 const NOTICES_PER_CALL = 2;
 const NOTICES_PER_BATCH = 50;
@@ -54,6 +97,10 @@ export function loadsAt(scale: Scale): Loads {
   // Near the end of its room every change of a host is worth a report: the worst a pool can have.
   const reportsPerS =
     scale.hostsPerPool * (Math.min(hostChangesPerS, REPORTS_PER_S_AT_MOST) + 1_000 / REPORT_INTERVAL_MS);
+  const { perSession } = scale;
+  const createsOfTenantPerS = createsPerS * scale.largestTenant;
+  const forFeatures = FEATURES.reduce((sum, name) => sum + TENANT_CALLS_PER[name] * perSession[name], 0);
+  const sessionsOfTenant = scale.sessions * scale.largestTenant;
   const placing =
     scale.hostsPerPool >= MANY_HOSTS
       ? (scale.isolates * 1_000) / PICTURE_LIVES_MS
@@ -63,11 +110,16 @@ export function loadsAt(scale: Scale): Loads {
     host: (createsPerS / scale.hosts) * HOST_CALLS_PER_SESSION + hostLoadsPerS,
     pool: reportsPerS + placing,
     tenant:
-      createsPerS * scale.largestTenant * TENANT_CALLS_PER_SESSION +
+      createsOfTenantPerS * (TENANT_CALLS_PER_SESSION + forFeatures) +
+      // What sessions without limits have used; where they live for less, they say it as they end.
+      (sessionsOfTenant * 1_000) / reportAfterMs(sessionsOfTenant) +
+      sessionsOfTenant / RETENTION_LOOK_S +
       // An isolate that leased a block asks again when it is spent; each has asked once for its first.
       BLOCKS_PER_WINDOW / WINDOW_S +
       scale.isolates / WINDOW_S +
       // Each may hold streams whose tokens it has to look after.
       (scale.isolates * 1_000) / STANDING_LIVES_MS,
+    snapshots: createsOfTenantPerS * (perSession.suspensions + perSession.snapshots) * INDEX_CALLS_PER_THING,
+    artifacts: createsOfTenantPerS * perSession.artifacts * INDEX_CALLS_PER_THING,
   };
 }

@@ -16,7 +16,14 @@ import type { Bars } from './bars/bars.ts';
 import { BarStore } from './bars/store.ts';
 import { ApiKeys, refused } from './keys/keys.ts';
 import { ApiKeyStore } from './keys/store.ts';
-import type { AccountTerms, SessionAccount, Wanted, WebhookTerms } from './ledger/account.ts';
+import {
+  type AccountTerms,
+  type LimitTerms,
+  reportAfterMs,
+  type SessionAccount,
+  type Wanted,
+  type WebhookTerms,
+} from './ledger/account.ts';
 import { Holds, type StorageHold } from './ledger/holds/holds.ts';
 import { HoldStore } from './ledger/holds/store.ts';
 import { daysFault, Ledger } from './ledger/ledger.ts';
@@ -116,7 +123,15 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
 
   async account(account: SessionAccount, wanted: Wanted | null): Promise<Outcome<AccountTerms>> {
     const terms = this.#ledger.account(account, wanted, Date.now());
-    return terms.ok ? success({ ...terms.value, ...this.#webhooks.terms() }) : terms;
+    return terms.ok ? success(this.#termsWith(terms.value)) : terms;
+  }
+
+  #termsWith(terms: LimitTerms): AccountTerms {
+    return {
+      ...terms,
+      ...this.#webhooks.terms(),
+      reportAfterMs: reportAfterMs(this.#ledger.sessionCount),
+    };
   }
 
   async holdStorage(hold: StorageHold): Promise<Outcome<null>> {
@@ -286,7 +301,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     const { session_id, state } = input.entry;
     if (state === 'error') this.#ledger.end(session_id, Date.now(), 'failed');
     else this.#ledger.begin(session_id, input.subject, Date.now());
-    return { ...this.#ledger.terms(input.subject), ...this.#webhooks.terms() };
+    return this.#termsWith(this.#ledger.terms(input.subject));
   }
 
   async forgetSession(sessionId: string, account: SessionAccount | null): Promise<WebhookTerms> {

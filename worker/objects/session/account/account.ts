@@ -4,15 +4,19 @@
  */
 import { type Outcome, success } from '../../../../shared/errors.ts';
 import type { Receipt } from '../../../../shared/receipt.ts';
-import type { AccountTerms, SessionAccount, Wanted } from '../../tenant/ledger/account.ts';
+import {
+  type AccountTerms,
+  REPORT_AFTER_MS,
+  type SessionAccount,
+  type Wanted,
+} from '../../tenant/ledger/account.ts';
 import type { AccountBook, AccountStore } from './store.ts';
 
-/** How late a tenant without limits hears what was used. */
-const REPORT_AFTER_MS = 30_000;
 /** How long CPU time that is reserved and not used stays with the session. */
 const SETTLE_AFTER_MS = 5_000;
-/** How long what is limited is taken to be as it was. */
+/** How long what is limited is taken to be as it was: longer than until the next report, which brings the terms too. */
 const TERMS_LIVE_MS = 45_000;
+const TERMS_LIVE_REPORTS = 1.5;
 
 export interface AccountPort {
   /** Null before the session exists. */
@@ -44,6 +48,8 @@ const NOTHING_USED: AccountBook = {
   dueAtMs: null,
   limited: false,
   counted: false,
+  termsAtMs: 0,
+  reportAfterMs: REPORT_AFTER_MS,
 };
 
 export class Account {
@@ -54,7 +60,8 @@ export class Account {
   /** Of a session whose row is of a former version nothing is known of its terms. */
   #book: AccountBook;
   #isKnown: boolean;
-  #termsAtMs = 0;
+  /** Asked for and not heard yet. */
+  #askedAtMs = 0;
   #lastN = 0;
   #reservedCpuMs = 0;
   /** Grows with everything that the tenant has to hear of. */
@@ -87,8 +94,10 @@ export class Account {
     const facts = this.#port.facts();
     if (facts === null) return null;
     if (this.#isKnown && !this.#book.limited) {
-      if (Date.now() - this.#termsAtMs > TERMS_LIVE_MS) {
-        this.#termsAtMs = Date.now();
+      const { termsAtMs, reportAfterMs } = this.#book;
+      const liveMs = Math.max(TERMS_LIVE_MS, TERMS_LIVE_REPORTS * reportAfterMs);
+      if (Date.now() - Math.max(termsAtMs, this.#askedAtMs) > liveMs) {
+        this.#askedAtMs = Date.now();
         this.#port.inBackground(this.#inTurn(() => this.#tell(null)));
       }
       return null;
@@ -163,7 +172,7 @@ export class Account {
   }
 
   async #admit(cpuMs: number, key: string | null): Promise<Outcome<AdmittedCall>> {
-    const isFresh = this.#isKnown && Date.now() - this.#termsAtMs < TERMS_LIVE_MS;
+    const isFresh = this.#isKnown && Date.now() - this.#book.termsAtMs < TERMS_LIVE_MS;
     const isCovered = !this.#book.limited || this.#reservedCpuMs - this.#committedCpuMs() >= cpuMs;
     if (!isFresh || this.#book.counted || !isCovered) {
       let told: Outcome<AccountTerms> | undefined;
@@ -195,7 +204,13 @@ export class Account {
   /** What stands now; what is reserved beyond what is committed goes back with it. */
   async #tell(wanted: Wanted | null): Promise<Outcome<AccountTerms>> {
     const facts = this.#port.facts();
-    if (facts === null) return success({ limited: false, counted: false, webhooksSinceMs: null });
+    if (facts === null)
+      return success({
+        limited: false,
+        counted: false,
+        reportAfterMs: REPORT_AFTER_MS,
+        webhooksSinceMs: null,
+      });
     const { dueAtMs } = this.#book;
     const changes = this.#changes;
     this.#reservedCpuMs = this.#book.limited || wanted !== null ? this.#committedCpuMs() : 0;
@@ -205,7 +220,7 @@ export class Account {
     if (book.dueAtMs === null || book.dueAtMs !== dueAtMs) return told;
     const isHeard = told.ok || told.limit !== undefined;
     if (isHeard && this.#changes === changes) this.#save({ ...book, dueAtMs: null });
-    else if (!isHeard) this.#save({ ...book, dueAtMs: Date.now() + REPORT_AFTER_MS });
+    else if (!isHeard) this.#save({ ...book, dueAtMs: Date.now() + book.reportAfterMs });
     return told;
   }
 
@@ -225,18 +240,15 @@ export class Account {
   }
 
   #take(terms: AccountTerms): void {
-    this.#termsAtMs = Date.now();
     this.#port.heard(terms);
-    const isSame =
-      this.#isKnown && this.#book.limited === terms.limited && this.#book.counted === terms.counted;
-    if (isSame) return;
     this.#isKnown = true;
-    this.#save({ ...this.#book, limited: terms.limited, counted: terms.counted });
+    const { limited, counted, reportAfterMs } = terms;
+    this.#save({ ...this.#book, limited, counted, reportAfterMs, termsAtMs: Date.now() });
   }
 
   /** Where executions are counted, the tenant hears at once that there is one less. */
   #schedule(book: AccountBook): void {
-    this.#tellBy(book.counted ? 0 : book.limited ? SETTLE_AFTER_MS : REPORT_AFTER_MS, book);
+    this.#tellBy(book.counted ? 0 : book.limited ? SETTLE_AFTER_MS : book.reportAfterMs, book);
   }
 
   /** Now is at once; the alarm sees to it that it is told whatever becomes of that. */

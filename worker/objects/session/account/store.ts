@@ -1,5 +1,6 @@
 /** SQL of a session's own account: what it has used since it began, and what of that its tenant has not heard. */
 import * as z from 'zod';
+import { ensureSchema } from '../../schema.ts';
 import { Flag } from '../records.ts';
 
 const SCHEMA = `
@@ -9,6 +10,10 @@ CREATE TABLE IF NOT EXISTS account (
   dueAtMs INTEGER, limited INTEGER NOT NULL, counted INTEGER NOT NULL
 );
 `;
+const NEWER_COLUMNS = [
+  ['account', 'termsAtMs', 'INTEGER NOT NULL DEFAULT 0'],
+  ['account', 'reportAfterMs', 'INTEGER NOT NULL DEFAULT 30000'],
+] as const;
 
 const RowSchema = z.object({
   executions: z.number(),
@@ -19,6 +24,10 @@ const RowSchema = z.object({
   dueAtMs: z.number().nullable(),
   limited: Flag,
   counted: Flag,
+  /** When the tenant said its terms last: they hold on for a while, whatever becomes of this memory. */
+  termsAtMs: z.number(),
+  /** How late a tenant without limits wants to hear what was used. */
+  reportAfterMs: z.number(),
 });
 export type AccountBook = z.infer<typeof RowSchema>;
 
@@ -27,7 +36,7 @@ export class AccountStore {
 
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
-    this.#sql.exec(SCHEMA);
+    ensureSchema(storage, { name: 'account', statements: SCHEMA, newerColumns: NEWER_COLUMNS });
   }
 
   load(): AccountBook | undefined {
@@ -37,8 +46,9 @@ export class AccountStore {
 
   save(book: AccountBook): void {
     this.#sql.exec(
-      `INSERT OR REPLACE INTO account (id, executions, cpuMs, egressBytes, outputBytes, dueAtMs, limited, counted)
-       VALUES (1, ?, ?, ?, ?, ?, ?, ?)`,
+      `INSERT OR REPLACE INTO account (id, executions, cpuMs, egressBytes, outputBytes, dueAtMs, limited, counted, termsAtMs,
+         reportAfterMs)
+       VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
       book.executions,
       book.cpuMs,
       book.egressBytes,
@@ -46,6 +56,8 @@ export class AccountStore {
       book.dueAtMs,
       book.limited ? 1 : 0,
       book.counted ? 1 : 0,
+      book.termsAtMs,
+      book.reportAfterMs,
     );
   }
 }

@@ -44,8 +44,19 @@ export interface LimitTerms {
   counted: boolean;
 }
 
+/** How late a tenant without limits hears what was used … */
+export const REPORT_AFTER_MS = 30_000;
+/** … and how many sessions tell it in a second at most: of one with many sessions, each tells it the more seldom. */
+export const REPORTS_PER_S = 20;
+
+export function reportAfterMs(sessions: number): number {
+  return Math.max(REPORT_AFTER_MS, Math.ceil((sessions * 1_000) / REPORTS_PER_S));
+}
+
 /** What a session has to do from now on. */
-export interface AccountTerms extends LimitTerms, WebhookTerms {}
+export interface AccountTerms extends LimitTerms, WebhookTerms {
+  reportAfterMs: number;
+}
 
 export interface WebhookTerms {
   /** Since when the tenant has webhooks: what happens is sent to them. Null where it has none. */

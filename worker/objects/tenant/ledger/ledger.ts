@@ -161,6 +161,12 @@ export class Ledger {
     return undefined;
   }
 
+  /** Those in snapshots too. */
+  get sessionCount(): number {
+    const { sessions, suspended } = this.#standing.tenant;
+    return sessions + suspended;
+  }
+
   terms(subject: string): LimitTerms {
     const own = this.limitsOf(subject);
     const isLimited = (set: LimitSet) =>
