@@ -124,7 +124,8 @@ export const ERRORS = {
   snapshot_mismatch: {
     status: 409,
     retryable: false,
-    reason: 'no host has the image, the runsc version, the platform and the CPU features of the snapshot',
+    reason:
+      'no host has the image, the runsc version, the platform, the CPU features and the guest programs of the snapshot',
   },
   snapshot_damaged: {
     status: 422,

@@ -236,6 +236,8 @@ export const ControlLinkUpSchema = z.discriminatedUnion('type', [
     runsc_platform: z.string().max(64),
     /** What a snapshot must have been made with to be restored here; without it the host restores none. */
     cpu_features_sha256: Sha256Schema.optional(),
+    /** Of the programs that it lays into a sandbox; not said on a link of version 1. */
+    guest_sha256: Sha256Schema.optional(),
     images: OfferedImagesSchema,
     capacity: z.strictObject({ sandboxes: z.int().min(0) }),
     /** By the host's own clock. One that is too far from the edge's gets no sessions: it would refuse every grant. */

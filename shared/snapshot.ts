@@ -81,6 +81,8 @@ export const SnapshotRequirementsSchema = z.strictObject({
   runsc_platform: z.string().min(1).max(64),
   /** Of the sorted names of the CPU's features, one a line. */
   cpu_features_sha256: Sha256Schema,
+  /** Of the programs that a host lays into a sandbox. Snapshots of before do not say it: the host that restores compares. */
+  guest_sha256: Sha256Schema.optional(),
 });
 export type SnapshotRequirements = z.infer<typeof SnapshotRequirementsSchema>;
 

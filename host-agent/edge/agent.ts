@@ -124,8 +124,8 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
   };
   const lateness = new Lateness();
   const links = new EdgeLinks(options.edgeUrl, identity);
-  const { runscVersion, runscPlatform } = sandboxes.facts;
-  const host = { hostId, runscVersion, runscPlatform };
+  const { runscVersion, runscPlatform, guestSha256 } = sandboxes.facts;
+  const host = { hostId, runscVersion, runscPlatform, guestSha256 };
   const snapshots = await Snapshots.open({
     edgeUrl: options.edgeUrl,
     directory: join(options.hostDir, 'snapshots'),

@@ -139,6 +139,7 @@ export class ControlLink {
 
   #hello(protocol: number): ControlLinkUp {
     const { facts, hostId, agentVersion, cpuFeaturesSha256 } = this.#options;
+    const { guestSha256 } = facts;
     this.#offeredImages = facts.images;
     return {
       type: 'hello',
@@ -148,6 +149,9 @@ export class ControlLink {
       runsc_version: facts.runscVersion.slice(0, 64),
       runsc_platform: facts.runscPlatform.slice(0, 64),
       ...(cpuFeaturesSha256 === undefined ? {} : { cpu_features_sha256: cpuFeaturesSha256 }),
+      ...(guestSha256 === undefined || protocol <= OLDEST_PROTOCOL_VERSION
+        ? {}
+        : { guest_sha256: guestSha256 }),
       images: facts.images,
       capacity: { sandboxes: facts.capacity },
       host_time_ms: Date.now(),

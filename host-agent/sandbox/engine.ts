@@ -2,6 +2,7 @@
 import { mkdir, realpath, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
+import { Sha256Schema } from '../../shared/ids.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
 import type { Cgroups } from '../cgroup/cgroups.ts';
 import { openCgroups } from '../cgroup/open.ts';
@@ -75,6 +76,7 @@ export async function openEngine(options: RunscSandboxesOptions): Promise<Outcom
     runscPlatform: runsc.value.platform,
     images: named,
     capacity: options.capacity,
+    guestSha256: Sha256Schema.safeParse(guestOf({ guestDir })).data,
   };
   return success({
     runsc: runsc.value,

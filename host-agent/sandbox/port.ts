@@ -25,6 +25,8 @@ export interface SandboxRuntimeFacts {
   images: { name: string; digest: string }[];
   /** Sandboxes that may live at once. */
   capacity: number;
+  /** Digest of what the host lays into each sandbox, where that has one. */
+  guestSha256?: string | undefined;
 }
 
 export interface Sandboxes {

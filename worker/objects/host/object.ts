@@ -434,8 +434,8 @@ export class HostObject extends DurableObject<Env> implements HostPort {
 
 /** Undefined for a host that restores no snapshots. */
 function traitsOf(hello: Extract<ControlLinkUp, { type: 'hello' }>): HostReport['traits'] {
-  const { runsc_version, runsc_platform, cpu_features_sha256 } = hello;
+  const { runsc_version, runsc_platform, cpu_features_sha256, guest_sha256 } = hello;
   return cpu_features_sha256 === undefined
     ? undefined
-    : { runsc_version, runsc_platform, cpu_features_sha256 };
+    : { runsc_version, runsc_platform, cpu_features_sha256, guest_sha256 };
 }

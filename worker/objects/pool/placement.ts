@@ -58,8 +58,14 @@ function fits({ traits }: HostRow, wanted: Traits | null | undefined): boolean {
   return (
     traits.runsc_version === wanted.runsc_version &&
     traits.runsc_platform === wanted.runsc_platform &&
-    traits.cpu_features_sha256 === wanted.cpu_features_sha256
+    traits.cpu_features_sha256 === wanted.cpu_features_sha256 &&
+    isSameGuest(traits.guest_sha256, wanted.guest_sha256)
   );
+}
+
+/** Where a former version says nothing, the host that is asked says whether it has the programs of the snapshot. */
+function isSameGuest(has: string | undefined, wanted: string | undefined): boolean {
+  return has === undefined || wanted === undefined || has === wanted;
 }
 
 interface Candidate {

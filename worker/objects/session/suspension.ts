@@ -471,6 +471,6 @@ export class Suspension {
 }
 
 function requirementsOf(from: SnapshotFacts['requirements']): SnapshotFacts['requirements'] {
-  const { image, runsc_version, runsc_platform, cpu_features_sha256 } = from;
-  return { image, runsc_version, runsc_platform, cpu_features_sha256 };
+  const { image, runsc_version, runsc_platform, cpu_features_sha256, guest_sha256 } = from;
+  return { image, runsc_version, runsc_platform, cpu_features_sha256, guest_sha256 };
 }

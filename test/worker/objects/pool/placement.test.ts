@@ -50,6 +50,29 @@ describe('a placement', () => {
     expect(choose([host('a', facts)])).toMatchObject({ ok: false, code: 'no_host_available' });
   });
 
+  describe('of a snapshot', () => {
+    const made = {
+      runsc_version: '1',
+      runsc_platform: 'systrap',
+      cpu_features_sha256: 'c'.repeat(64),
+      guest_sha256: 'd'.repeat(64),
+    };
+    const requires = { image: digest, ...made };
+    const restored = (...hosts: HostRow[]) => choosePlacement(hosts, { image: digest, requires }, () => 0.5);
+
+    test.each(Object.keys(made))('passes by a host with another %s, however empty it is', (name) => {
+      const other = host('other', { traits: { ...made, [name]: 'e'.repeat(64) } });
+      const fitting = host('fitting', { sandboxes: 3, traits: made });
+      expect(restored(other, fitting)).toMatchObject({ value: { hostId: 'fitting' } });
+      expect(restored(other)).toMatchObject({ ok: false, code: 'snapshot_mismatch' });
+    });
+
+    test('asks a host of a former version, which does not say what it lays into its sandboxes', () => {
+      const { guest_sha256: _unsaid, ...former } = made;
+      expect(restored(host('former', { traits: former }))).toMatchObject({ value: { hostId: 'former' } });
+    });
+  });
+
   test('tells a pool without hosts from one without the image', () => {
     expect(choose([])).toMatchObject({ code: 'no_host_available' });
     expect(choose([host('a')], 'rust')).toMatchObject({ code: 'image_not_found' });

@@ -243,12 +243,17 @@ describe('a suspended session', () => {
     await eventually(async () => expect(await stored()).toEqual([]));
   });
 
-  test('stays where it is while no host fits, says why, and wakes when one does', async () => {
+  test.each([
+    { runsc_version: 'other' },
+    { runsc_platform: 'other' },
+    { cpu_features_sha256: 'e'.repeat(64) },
+    { guest_sha256: 'e'.repeat(64) },
+  ])('stays where it is while no host fits (%o), says why, and wakes when one does', async (other) => {
     await session.stub.suspend(caller);
     host.close();
     const unlike = await connect();
     unlike.close();
-    unlike.traits = { ...unlike.traits, runsc_version: 'other' };
+    unlike.traits = { ...unlike.traits, ...other };
     await unlike.connect();
     // Of the hosts that there ever were, one fits, and is away.
     const refused = await session.stub.execute(call('x'));
