@@ -4,7 +4,6 @@ import type * as z from 'zod';
 import type { SealedCallback } from '../../shared/callback.ts';
 import { type Outcome, success } from '../../shared/errors.ts';
 import { type Execute, ExecuteSchema, type Execution, ExecutionSchema } from '../../shared/execution.ts';
-import { newId, newSessionId } from '../../shared/ids.ts';
 import type { Scope } from '../../shared/scopes.ts';
 import { CreateSessionSchema } from '../../shared/session.ts';
 import { BUILT_IN_TOOLS } from '../../shared/tool.ts';
@@ -17,6 +16,7 @@ import { sealedCallback } from './callback.ts';
 import { edgeRun } from './edge-call.ts';
 import { edgeStream, ProgressFeed } from './edge-stream.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
+import { loneCall } from './lone-call.ts';
 import { type OwnSession, ownSession } from './own-session.ts';
 import { callInOwnSession } from './own-session-call.ts';
 import { reply } from './reply.ts';
@@ -121,20 +121,16 @@ async function runOnce(
   resolved: ResolvedCall<z.infer<typeof OneCallSchema>>,
   idempotency: Idempotency | null,
 ): Promise<Outcome<Response>> {
-  const { image, limits, env, network, pool, region, ...call } = resolved.call;
-  const body = withMode(exchange.request, { ...call, detach: false });
+  const { image, limits, env, network, pool, region, ...asked } = resolved.call;
+  const body = withMode(exchange.request, { ...asked, detach: false });
   const input = { resolved, body, idempotency };
   if (resolved.performance !== undefined) {
-    // The ids of a session that nothing was made for: the answer is the same as of any other call.
-    const sessionId = await newSessionId(exchange.configuration.tagKey, exchange.principal.tenant);
-    const ids = { sessionId, executionId: newId('exe') };
     const { signal } = exchange.request;
-    const { performance } = resolved;
-    if (!body.stream) return success(reply(200, resolved.finish(await performance.run(ids, signal))));
+    const call = await loneCall(exchange, resolved.performance, resolved.finish);
+    if (!body.stream) return success(reply(200, await call.run(signal)));
     const feed = new ProgressFeed();
-    const { execution } = await performance.begun(ids);
-    const ended = performance.run(ids, signal, feed.report).then(resolved.finish);
-    return success(edgeStream(execution, { ended: endOf(exchange, ended), feed }));
+    const ended = endOf(exchange, call.run(signal, feed.report));
+    return success(edgeStream(call.execution, { ended, feed }));
   }
   return callInOwnSession(
     exchange,

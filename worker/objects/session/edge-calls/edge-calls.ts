@@ -11,7 +11,8 @@ import { MAX_KEYED_EXECUTIONS, TERMINAL_GRACE_MS } from '../../../../shared/limi
 import type { Idempotency } from '../../../middleware/idempotency.ts';
 import { givenBy, givenText } from '../../../tools/given.ts';
 import { ChangeWaits } from '../../change-waits.ts';
-import { digestOf, type EdgeReceipts, type EndedEdgeCall } from '../edge-receipts/edge-receipts.ts';
+import type { EdgeReceipts } from '../edge-receipts/edge-receipts.ts';
+import { digestOf, type EndedEdgeCall } from '../edge-receipts/receipt.ts';
 import { KEYS_LIVE_MS } from '../retention.ts';
 import type { KeptSince } from '../retention-sweep.ts';
 import type { EdgeCall } from './edge-call.ts';
