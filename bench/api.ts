@@ -18,12 +18,16 @@ export class Api {
     this.#token = token;
   }
 
-  async createSession(): Promise<z.infer<typeof SessionSchema>> {
-    return SessionSchema.parse(await this.#json('POST', '/v1/sessions', {}));
+  async createSession(request: object = {}): Promise<z.infer<typeof SessionSchema>> {
+    return SessionSchema.parse(await this.#json('POST', '/v1/sessions', request));
   }
 
   async deleteSession(sessionId: string): Promise<void> {
-    await this.#request('DELETE', `/v1/sessions/${sessionId}`);
+    await this.delete(`/v1/sessions/${sessionId}`);
+  }
+
+  async delete(path: string): Promise<void> {
+    for await (const chunk of await this.#request('DELETE', path)) void chunk;
   }
 
   /** `pause`, `resume`, `suspend`. */
@@ -66,6 +70,10 @@ export class Api {
     return this.#json('POST', path, body);
   }
 
+  put(path: string, body: object): Promise<unknown> {
+    return this.#json('PUT', path, body);
+  }
+
   get(path: string): Promise<unknown> {
     return this.#json('GET', path);
   }
@@ -101,14 +109,14 @@ export class Api {
     await this.#client.close();
   }
 
-  async #json(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown> {
+  async #json(method: 'GET' | 'POST' | 'PUT', path: string, body?: object): Promise<unknown> {
     const chunks: Buffer[] = [];
     for await (const chunk of await this.#request(method, path, body)) chunks.push(chunk);
     return JSON.parse(Buffer.concat(chunks).toString('utf8'));
   }
 
   async #request(
-    method: 'GET' | 'POST' | 'DELETE',
+    method: 'GET' | 'POST' | 'PUT' | 'DELETE',
     path: string,
     body?: object,
   ): Promise<AsyncIterable<Buffer>> {

@@ -9,6 +9,7 @@ import { locations } from '../scripts/locations.ts';
 import { Api } from './api.ts';
 import { measureCalls } from './calls.ts';
 import { measureFiles } from './files.ts';
+import { measureForks } from './forks.ts';
 import { measureGateway } from './gateway.ts';
 import { measurePool } from './pool.ts';
 import { startRawOperations } from './raw-sandbox.ts';
@@ -17,6 +18,7 @@ import { measureStream } from './stream.ts';
 import { measureSuspension } from './suspension.ts';
 import { printTable } from './table.ts';
 import { measureToolRoads } from './tool-roads.ts';
+import { measureWaiting } from './waiting.ts';
 
 const stateDir = await mkdtemp(join(tmpdir(), 'sandgate-bench-'));
 const places = { ...locations(process.env), stateDir };
@@ -36,13 +38,15 @@ try {
   const files = await measureFiles(api, session.session_id, installation, { hostAgent, workerd });
   const roads = await measureToolRoads(api, session.session_id);
   await api.deleteSession(session.session_id);
-  const suspension = await measureSuspension(api, installation);
+  const suspension = await measureSuspension(api, installation, stateDir);
+  const waiting = await measureWaiting(api);
+  const forks = await measureForks(api);
   const gateway = await measureGateway(places, installation);
   const pool = await measurePool(installation);
   const search = await measureSearch(places.cacheDir);
   console.log('');
-  const parts = [files, roads, search, pool];
-  printTable([...calls, ...gateway, stream.line, ...suspension, ...parts.flatMap(({ lines }) => lines)]);
+  const parts = [suspension, waiting, forks, files, roads, search, pool];
+  printTable([...calls, ...gateway, stream.line, ...parts.flatMap(({ lines }) => lines)]);
   for (const note of [...stream.notes, ...parts.flatMap(({ notes }) => notes)]) console.log(note);
 } finally {
   await api.close();

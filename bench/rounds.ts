@@ -31,7 +31,7 @@ export async function timeInRounds(
   return rows.map((row, index) => summarise(row.name, samples[index] ?? []));
 }
 
-function summarise(name: string, samples: number[]): Timing {
+export function summarise(name: string, samples: readonly number[]): Timing {
   const sorted = samples.toSorted((left, right) => left - right);
   const at = (share: number): number =>
     sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;

@@ -1,0 +1,63 @@
+/** A program that waits for its caller: from the sending of the answer to its next instruction, however it waits. */
+import { setTimeout as wait } from 'node:timers/promises';
+import { DEFAULT_REST_AFTER_MS } from '../host-agent/sandbox/program-rest.ts';
+import { ProgramSchema } from '../shared/code-mode.ts';
+import type { Api } from './api.ts';
+import { compare } from './calls.ts';
+import { summarise } from './rounds.ts';
+import type { Line } from './table.ts';
+
+const ROUNDS = 5;
+const SUSPENDED_ROUNDS = 3;
+const CALLS = 2 * ROUNDS + SUSPENDED_ROUNDS;
+/** Behind the time after which it is frozen. */
+const FROZEN_AFTER_MS = DEFAULT_REST_AFTER_MS + 1_000;
+const TOOL = 'bench.ask';
+/** Guest and host have one clock. */
+const CODE = `import time
+seen = []
+for n in range(${CALLS}):
+    tools.bench.ask(n=n)
+    seen.append(time.time() * 1000)
+    print(repr(seen[-1]), flush=True)`;
+
+export async function measureWaiting(api: Api): Promise<{ lines: Line[]; notes: string[] }> {
+  await api.put(`/v1/tools/${TOOL}`, {
+    description: 'Asks the bench',
+    kind: 'client',
+    input_schema: { type: 'object', properties: { n: { type: 'integer' } } },
+  });
+  const { session_id: id } = await api.createSession();
+  const path = `/v1/sessions/${id}/programs`;
+  let program = ProgramSchema.parse(
+    await api.post(path, { language: 'python', code: CODE, limits: { timeout_ms: 600_000 } }),
+  );
+  const goOn = async (): Promise<number> => {
+    const results = program.pending.map((call) => ({ id: call.id, structured: {} }));
+    const sentAtMs = Date.now();
+    program = ProgramSchema.parse(await api.post(`${path}/${program.program_id}/tool_results`, { results }));
+    const seenAtMs = Number(program.execution.stdout.trim().split('\n').at(-1));
+    return seenAtMs - sentAtMs;
+  };
+  const running: number[] = [];
+  const frozen: number[] = [];
+  const suspended: number[] = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    running.push(await goOn());
+    await wait(FROZEN_AFTER_MS);
+    frozen.push(await goOn());
+  }
+  for (let round = 0; round < SUSPENDED_ROUNDS; round += 1) {
+    await api.act(id, 'suspend');
+    suspended.push(await goOn());
+  }
+  await api.deleteSession(id);
+  const awake = summarise('a program that waits awake', running);
+  return {
+    lines: [
+      compare(summarise('answer of a tool to the next instruction, frozen', frozen), awake, null),
+      compare(summarise('answer of a tool to the next instruction, suspended', suspended), awake, null),
+    ],
+    notes: [],
+  };
+}
