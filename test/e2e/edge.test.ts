@@ -1,6 +1,8 @@
 /** The edge: quiet calls, restarts, and clocks that differ. */
+
 import { describe, expect, test } from 'vitest';
 import { SSE_HEARTBEAT_MS } from '../../shared/limits.ts';
+import { STUCK_MS } from '../patience.ts';
 import { Refused } from './client.ts';
 import { collected, type SeenEvent } from './event-stream.ts';
 import { useStack } from './stack.ts';
@@ -76,7 +78,7 @@ describe.concurrent('R15 a quiet call', () => {
       await pause(quietS * 1000);
       const { value: result, elapsedMs } = await timed(session.sh('echo $KEPT'));
       expect(result).toMatchObject({ stdout: '1\n', state_lost: false });
-      expect(elapsedMs).toBeLessThan(2_000);
+      expect(elapsedMs).toBeLessThan(STUCK_MS);
       await session.delete();
     },
     testTimeoutMs,

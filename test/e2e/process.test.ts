@@ -1,14 +1,15 @@
 /** Processes end, and what ends them is told. */
+
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { isTerminal } from '../../shared/lifecycle.ts';
-import { HOST_ANSWER_GRACE_MS } from '../../shared/limits.ts';
+import { STUCK_MS } from '../patience.ts';
 import { Refused } from './client.ts';
+import { TERMINAL_WITHIN_MS } from './crash-checks.ts';
 import { bytesBelow, cgroupFileOf, processesOfSandbox } from './leftovers.ts';
 import { useSession, useStack } from './stack.ts';
 import { pause, timed, until } from './until.ts';
 
-const PROMPT_MS = 2_000;
 const stack = useStack();
 
 /** The largest of what is measured again and again until it is stopped. */
@@ -46,7 +47,7 @@ describe('R38 a shell that ends or changes itself', () => {
     for (const [command, expected] of calls) {
       const { value: result, elapsedMs } = await timed(session().sh(command));
       expect({ command, ...result }).toMatchObject({ command, ...expected });
-      expect(elapsedMs).toBeLessThan(PROMPT_MS);
+      expect(elapsedMs).toBeLessThan(STUCK_MS);
       expect(result.state_lost).toBe(false);
     }
     expect((await session().describe()).sandbox_id).toBe(sandboxId);
@@ -71,7 +72,7 @@ describe('R38 a shell that ends or changes itself', () => {
     expect(first.value.exit_code).toBe(exitCode);
     const next = await timed(own.sh('echo alive'));
     expect(next.value).toMatchObject({ status: 'succeeded', stdout: 'alive\n' });
-    expect(Math.max(first.elapsedMs, next.elapsedMs)).toBeLessThan(PROMPT_MS);
+    expect(Math.max(first.elapsedMs, next.elapsedMs)).toBeLessThan(STUCK_MS);
     await own.delete();
   });
 
@@ -103,7 +104,7 @@ describe('R68 death by a signal', () => {
   ])('R68 %s is told by name and as exit code %i', async (signal, exitCode) => {
     const { value: result, elapsedMs } = await timed(session().sh(`kill -${signal} $$; sleep 5`));
     expect(result).toMatchObject({ status: 'failed', exit_code: exitCode, signal });
-    expect(elapsedMs).toBeLessThan(PROMPT_MS);
+    expect(elapsedMs).toBeLessThan(STUCK_MS);
     expect(await session().sh('echo usable')).toMatchObject({ exit_code: 0, stdout: 'usable\n' });
   });
 
@@ -133,7 +134,7 @@ describe('R68 death by a signal', () => {
       await session().py('kept = 1');
       const { value: result, elapsedMs } = await timed(session().py(code));
       expect(result).toMatchObject({ status: 'failed', signal, exit_code: exitCode, state_lost: true });
-      expect(elapsedMs).toBeLessThan(PROMPT_MS);
+      expect(elapsedMs).toBeLessThan(STUCK_MS);
       expect((await session().py("'kept' in globals()")).value).toBe('False');
     },
   );
@@ -197,9 +198,14 @@ describe('R66 a bomb', () => {
     const { sandbox_id: sandboxId } = await bomb.describe();
     if (sandboxId === null) throw new Error('a running session has a sandbox');
     await quiet.sh('echo hi');
-    const call = timed(bomb.execute(tool, callArguments, { timeoutMs: 5_000 }));
+    const started = await bomb.detach(tool, callArguments, { timeoutMs: 5_000 });
+    // Where the bomb leaves its machine no time the edge gives it up first, and hears of its end afterwards.
+    const ended = until('the bomb has ended', TERMINAL_WITHIN_MS, async () => {
+      const { status } = await bomb.execution(started.execution_id);
+      return ['timeout', 'failed', 'oom', 'crashed'].includes(status) ? status : undefined;
+    });
     let isOver = false;
-    void call.finally(() => {
+    void ended.finally(() => {
       isOver = true;
     });
     const { stateDir } = stack().stack;
@@ -213,15 +219,13 @@ describe('R66 a bomb', () => {
       tasks.push(Number(current));
       await pause(500);
     } while (!isOver);
-    const { value: result, elapsedMs } = await call;
-    expect(['timeout', 'failed', 'oom', 'crashed']).toContain(result.status);
-    expect(elapsedMs).toBeLessThan(10_000);
+    await ended;
     expect(Math.max(...tasks)).toBeLessThanOrEqual(limit);
     expect(new Set(answers.map(({ value }) => value.stdout))).toEqual(new Set(['hi\n']));
-    expect(Math.max(...answers.map((one) => one.elapsedMs))).toBeLessThan(PROMPT_MS);
+    expect(Math.max(...answers.map((one) => one.elapsedMs))).toBeLessThan(STUCK_MS);
 
     const deleted = await timed(bomb.delete());
-    expect(deleted.elapsedMs).toBeLessThan(10_000);
+    expect(deleted.elapsedMs).toBeLessThan(STUCK_MS);
     expect(await processesOfSandbox(stateDir, sandboxId)).toEqual([]);
     await quiet.delete();
   });
@@ -276,7 +280,7 @@ describe('a sandbox that dies', () => {
     });
     expect(end).toMatchObject({ status: 'crashed', exit_code: null, state_lost: true });
     expect(stdout).toBe('begin\n');
-    expect(performance.now() - killedAtMs).toBeLessThan(10_000);
+    expect(performance.now() - killedAtMs).toBeLessThan(STUCK_MS);
     const next = await session.sh('echo again');
     expect(next).toMatchObject({ status: 'succeeded', stdout: 'again\n', state_lost: true });
     expect((await session.sh('echo third')).state_lost).toBe(false);
@@ -303,7 +307,7 @@ describe('R01 a host that is silent', () => {
       if (!(call.value instanceof Refused)) throw new Error('unreachable');
       expect(call.value.status).toBe(504);
       expect(call.value.problem).toMatchObject({ code: 'host_unresponsive', retryable: true });
-      expect(call.elapsedMs).toBeLessThan(timeoutMs + HOST_ANSWER_GRACE_MS + 1_000);
+      expect(call.elapsedMs).toBeLessThan(STUCK_MS);
       executionId = (await session.executions()).executions.find(
         (execution) => execution.status !== 'succeeded',
       )?.execution_id;

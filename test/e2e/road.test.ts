@@ -1,4 +1,5 @@
 /** The road of a call, as a client sees it: one test for each thing that the service promises first. */
+
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,6 +8,7 @@ import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import { ExecutionSchema } from '../../shared/execution.ts';
 import { readReceipt, verifyChain } from '../../shared/receipt-verify.ts';
+import { STUCK_MS } from '../patience.ts';
 import { Refused } from './client.ts';
 import { useSession, useStack } from './stack.ts';
 import { timed, until } from './until.ts';
@@ -54,7 +56,7 @@ describe('a session', () => {
     const { value: result, elapsedMs } = await timed(session().sh(command, { timeoutMs: 1_500 }));
     expect(result).toMatchObject({ status: 'timeout', stdout: 'before\n' });
     expect(elapsedMs).toBeGreaterThanOrEqual(1_400);
-    expect(elapsedMs).toBeLessThan(6_000);
+    expect(elapsedMs).toBeLessThan(STUCK_MS);
     const left = await session().sh(
       'cat /proc/[0-9]*/cmdline | tr "\\0" " " | grep -oE "sleep.90[1-5]|sleep\\(904" | sort -u',
     );
@@ -84,7 +86,7 @@ describe('a session', () => {
     await session().py('kept = 42');
     const { value: result, elapsedMs } = await timed(session().py(code, { timeoutMs: 1_000 }));
     expect(result).toMatchObject({ status: 'timeout' });
-    expect(elapsedMs).toBeLessThan(8_000);
+    expect(elapsedMs).toBeLessThan(STUCK_MS);
     expect((await session().py("globals().get('kept')")).value).toBe(result.state_lost ? null : '42');
     expect((await session().py('40 + 2')).value).toBe('42');
   });
@@ -142,7 +144,7 @@ describe('a session', () => {
   test('gives an end of input to a program that nobody can feed', async () => {
     const { value: shell, elapsedMs } = await timed(session().sh('cat; read line; echo "$?"'));
     expect(shell).toMatchObject({ status: 'succeeded', stdout: '1\n' });
-    expect(elapsedMs).toBeLessThan(5_000);
+    expect(elapsedMs).toBeLessThan(STUCK_MS);
     expect((await session().py('input()')).error?.name).toBe('EOFError');
     expect((await session().py('import sys; sys.stdin.read()')).value).toBe("''");
   });

@@ -1,7 +1,9 @@
 /** An agent's loop on the real stack: a model's messages go in as they are, and what comes out is appended. */
+
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import { ToolNameSchema } from '../../shared/tool.ts';
+import { STUCK_MS } from '../patience.ts';
 import { useSession, useStack } from './stack.ts';
 import { timed } from './until.ts';
 
@@ -56,7 +58,7 @@ describe('messages of OpenAI’s chat API', () => {
     expect(contents.slice(0, 2)).toEqual(['one\n', 'two\n']);
     for (const content of contents.slice(2, 5)) expect(content).toContain(ToolNameSchema.options.join(', '));
     expect(contents[5]).toMatch(/^status: failed, ZeroDivisionError: division by zero\n\[traceback\]\n/);
-    expect(elapsedMs).toBeLessThan(4_000);
+    expect(elapsedMs).toBeLessThan(STUCK_MS);
     const { executions } = await session().executions();
     expect(executions.map(({ status, tool_name }) => [tool_name, status])).toEqual([
       ['python', 'failed'],
