@@ -284,7 +284,7 @@ export class Suspension {
       this.cancel(why);
       return;
     }
-    this.takeIn(reason)
+    void this.takeIn(reason)
       .catch((error: unknown) => logWarning('move_not_judged', { detail: messageOf(error) }))
       .then((isThere) => {
         if (isThere !== true) this.cancel(why);
