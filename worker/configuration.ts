@@ -71,12 +71,21 @@ export class ConfigurationError extends Error {
 }
 
 const cache = new WeakMap<Env, Promise<Configuration>>();
+const known = new WeakMap<Env, Configuration>();
+
+/** Undefined before it was read. */
+export function configurationNow(env: Env): Configuration | undefined {
+  return known.get(env);
+}
 
 /** The configuration of this isolate. A broken one is logged once and refuses every caller. */
 export function configurationOf(env: Env): Promise<Configuration> {
-  const known = cache.get(env);
-  if (known !== undefined) return known;
-  const reading = readConfiguration(env);
+  const begun = cache.get(env);
+  if (begun !== undefined) return begun;
+  const reading = readConfiguration(env).then((configuration) => {
+    known.set(env, configuration);
+    return configuration;
+  });
   cache.set(env, reading);
   reading.catch((error: unknown) => {
     const detail = error instanceof ConfigurationError ? error.message : 'unexpected failure';

@@ -1,6 +1,7 @@
 /** The Worker: the gateway's app, and the classes of its objects. */
 import { createApp } from './app.ts';
 import type { Env } from './env.ts';
+import { refuseEarly } from './load/early-refusal.ts';
 import { consume } from './webhooks/consume.ts';
 
 export { ApprovalsObject } from './objects/approvals/object.ts';
@@ -23,4 +24,8 @@ export { WorkflowRun } from './workflows/run.ts';
 
 const app = createApp();
 
-export default { fetch: app.fetch, queue: consume } satisfies ExportedHandler<Env>;
+export default {
+  fetch: (request, env, context) =>
+    refuseEarly(request, env, (promise) => context.waitUntil(promise)) ?? app.fetch(request, env, context),
+  queue: consume,
+} satisfies ExportedHandler<Env>;

@@ -1,5 +1,5 @@
 /** The overload protection of one isolate: asked once for each request whose caller is known, before anything is done for it. */
-import { failure } from '../../shared/errors.ts';
+import { type Failure, failure } from '../../shared/errors.ts';
 import { Refusal } from '../middleware/refusal.ts';
 import { LoopLag } from './loop-lag.ts';
 import { Shedding } from './shedding.ts';
@@ -20,17 +20,33 @@ export function shedLoad(
   lateMs: number,
   waitUntil: (promise: Promise<unknown>) => void,
 ): () => void {
+  const answered = admitLoad(caller, lateMs, waitUntil);
+  if (answered !== undefined) return answered;
+  throw new Refusal(overloaded());
+}
+
+/** Whether anything is refused now. */
+export function isShedding(): boolean {
+  return shedding.isOn;
+}
+
+/** Undefined where the caller is refused. */
+export function admitLoad(
+  caller: Asking,
+  lateMs: number,
+  waitUntil: (promise: Promise<unknown>) => void,
+): (() => void) | undefined {
   const nowMs = performance.now();
   lag.probe(nowMs, (delayMs) => {
     const later = scheduler.wait(delayMs);
     waitUntil(later);
     return later;
   });
-  const answered = shedding.admit(caller, nowMs, lag.at(nowMs) > lateMs);
-  if (answered !== undefined) return answered;
-  throw new Refusal(
-    failure('overloaded', 'this part of the edge has too much to do; nothing was done for the request', {
-      retry_after_s: RETRY_AFTER_S.least + Math.floor(Math.random() * RETRY_AFTER_S.spread),
-    }),
-  );
+  return shedding.admit(caller, nowMs, lag.at(nowMs) > lateMs);
+}
+
+export function overloaded(): Failure {
+  return failure('overloaded', 'this part of the edge has too much to do; nothing was done for the request', {
+    retry_after_s: RETRY_AFTER_S.least + Math.floor(Math.random() * RETRY_AFTER_S.spread),
+  });
 }

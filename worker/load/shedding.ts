@@ -28,6 +28,10 @@ export class Shedding {
   #hasRefused = false;
   #calmWindows = 0;
 
+  get isOn(): boolean {
+    return this.#places !== undefined;
+  }
+
   /**
    * `isLate`: whether the isolate is now. Who is let in gets what is to be called when it was answered; undefined for who
    * is not.

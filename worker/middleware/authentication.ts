@@ -44,6 +44,16 @@ export async function authenticate(arrival: Arrival, scopes: readonly string[]):
   return principal;
 }
 
+/** Who sent this, where the token was verified a moment ago; a proof of its key is not looked at. */
+export function rememberedCaller(
+  authorization: string | null,
+  configuration: Configuration,
+  nowMs: number,
+): TenantPrincipal | undefined {
+  const given = readAuthorization(authorization);
+  return given.ok ? verifiedTokensOf(configuration).find(given.value.token, nowMs) : undefined;
+}
+
 async function verified(
   token: string,
   { configuration, nowMs, waitUntil }: Arrival,

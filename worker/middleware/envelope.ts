@@ -1,13 +1,11 @@
 /** What every answer carries: the request id, the security headers, and the caller's rate. */
 import type { MiddlewareHandler } from 'hono';
-import { newId } from '../../shared/ids.ts';
-import { requestIdOfTrace } from '../../shared/trace.ts';
+import { takeLetIn } from '../load/early-refusal.ts';
 import { rateHeaders } from './admission.ts';
 import type { AppEnvironment } from './app-environment.ts';
 import { observe } from './observation.ts';
+import { REQUEST_ID_HEADER, requestIdOf } from './request-id.ts';
 
-export const REQUEST_ID_HEADER = 'Request-Id';
-const REQUEST_ID = /^req_[A-Za-z0-9_-]{22}$/;
 const SWITCHING_PROTOCOLS = 101;
 
 /** The rate's own, from where the request was refused for it. */
@@ -16,13 +14,11 @@ function isOfRate(value: string): boolean {
 }
 
 export const envelope: MiddlewareHandler<AppEnvironment> = async (c, next) => {
-  const given = c.req.header(REQUEST_ID_HEADER);
-  const ofTrace = requestIdOfTrace(c.req.header('traceparent') ?? '');
-  const requestId = ofTrace ?? (given !== undefined && REQUEST_ID.test(given) ? given : newId('req'));
+  const requestId = requestIdOf(c.req.raw.headers);
   c.set('requestId', requestId);
   c.set('receivedMs', Date.now());
   await next();
-  c.get('answered')?.();
+  (c.get('answered') ?? takeLetIn(c.req.raw))?.();
   observe(c);
   // The router drops the body of an answer to HEAD; a stream must hear that nobody reads it.
   if (c.req.raw.method === 'HEAD') await c.res.body?.cancel();

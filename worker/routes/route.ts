@@ -6,6 +6,7 @@ import type { Scope } from '../../shared/scopes.ts';
 import { type Configuration, configurationOf } from '../configuration.ts';
 import type { Env } from '../env.ts';
 import type { OperatorPrincipal, TenantPrincipal } from '../identity/principal.ts';
+import { takeLetIn } from '../load/early-refusal.ts';
 import { shedLoad } from '../load/shed-load.ts';
 import { Admission, type AdmittedCaller, type Lease } from '../middleware/admission.ts';
 import type { AppEnvironment } from '../middleware/app-environment.ts';
@@ -178,7 +179,8 @@ async function callerOf(
       nowMs: Date.now(),
       waitUntil,
       // Before the body is read, a request of the tenant's rate is spent, or any object is asked.
-      onVerified: (caller) => c.set('answered', shedLoad(caller, configuration.overloadLateMs, waitUntil)),
+      onVerified: (caller) =>
+        c.set('answered', takeLetIn(c.req.raw) ?? shedLoad(caller, configuration.overloadLateMs, waitUntil)),
       takeProof: (caller, { key, proofId }) => {
         // A caller over its rate costs no object a request and a row.
         admission.requireRate(caller, Date.now());
