@@ -7,10 +7,12 @@ import { expect } from 'vitest';
 import * as z from 'zod';
 import { processStartTicks } from '../../host-agent/process/process-identity.ts';
 import type { Execution } from '../../shared/execution.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import { Refused, type SessionClient } from './client.ts';
 import {
   acceptMarking,
   type Call,
+  countsOf,
   expectOneEnd,
   expectWholeChain,
   firstCallAfter,
@@ -30,7 +32,8 @@ const WRITES_OF_CALLS = 5;
 /** Placing a session while its host dies takes seconds. */
 const OTHER_SESSION_EVERY = 4;
 const ROUNDS_A_SESSION = 10;
-const RESTART_WITHIN_MS = 30_000;
+/** A run of hundreds takes the better part of an hour: it says how far it has come. */
+const TELL_EVERY = 20;
 
 const HitSchema = z.object({ phase: z.enum(PHASES), kinds: z.array(z.string()) });
 type Hit = z.infer<typeof HitSchema>;
@@ -57,6 +60,7 @@ export async function killAtPoints(stack: TestStack, points: number): Promise<Hi
   let ended: Execution[] = [];
   const journalled = new Set<string>();
   const extras: SessionClient[] = [];
+  const all: Execution[] = [];
   for (let point = 0; point < points; point += 1) {
     const withOtherSession = point % OTHER_SESSION_EVERY === 0;
     const phase = PHASES[point % PHASES.length] ?? 'after';
@@ -75,12 +79,16 @@ export async function killAtPoints(stack: TestStack, points: number): Promise<Hi
     });
     hits.push(hit);
     for (const id of starts) journalled.add(id);
-    for (const call of calls) ended.push(await expectOneEnd(session, call));
+    const ends: Execution[] = [];
+    for (const call of calls) ends.push(await expectOneEnd(session, call));
     const after = await firstCallAfter(session, 'sort /tmp/starts 2>/dev/null | uniq -d; echo here');
     const told = `${context}, hit ${JSON.stringify(hit)}: ${JSON.stringify(after).slice(0, 600)}`;
     expect(after.status, told).toBe('succeeded');
     expect(after.stdout, `${context}: a program ran twice`).toBe('here\n');
-    ended.push(after);
+    ended.push(...ends, after);
+    all.push(...ends, after);
+    if ((point + 1) % TELL_EVERY === 0)
+      console.log(`after ${point + 1} kills: ${JSON.stringify(countsOf(all))}`);
     if (point % ROUNDS_A_SESSION !== ROUNDS_A_SESSION - 1 && point !== points - 1) continue;
     await expectWholeChain(session, ended, journalled);
     await session.delete();
@@ -88,7 +96,7 @@ export async function killAtPoints(stack: TestStack, points: number): Promise<Hi
     session = await stack.open();
     ended = [];
   }
-  for (const extra of extras) await until(`${extra.id} is deleted`, 30_000, () => isDeleted(extra));
+  for (const extra of extras) await until(`${extra.id} is deleted`, PATIENCE_MS, () => isDeleted(extra));
   await until('no sandbox is left', ORPHAN_GRACE_MS, async () =>
     (await cgroupsOf(stack.stack.stateDir)).some((path) => path.includes('sbx-')) ? undefined : true,
   );
@@ -133,14 +141,14 @@ async function killDuringCalls(
       if (call !== undefined) calls.push(call);
     }
     if (withOtherSession) await openAndDelete(stack, extras);
-    await until(`${context}: the agent dies, or its calls end`, 60_000, async () => {
+    await until(`${context}: the agent dies, or its calls end`, PATIENCE_MS, async () => {
       if (existsSync(`${path}.hit`)) return true;
       const last = calls.at(-1)?.execution.execution_id ?? '';
       return (await session.execution(last)).finished_at === null ? undefined : true;
     });
   }
   const hit = HitSchema.parse(JSON.parse(await readFile(`${path}.hit`, 'utf8')));
-  await until(`${context}: the agent is started again`, RESTART_WITHIN_MS, () => {
+  await until(`${context}: the agent is started again`, PATIENCE_MS, () => {
     const pid = stack.stack.hostAgentPid();
     return pid === undefined || pid === former ? undefined : true;
   });

@@ -12,5 +12,5 @@ describe('kill -9 of the host agent at a step of its journal', () => {
     const hits = await killAtPoints(stack(), POINTS);
     const kinds = new Set(hits.flatMap((hit) => hit.kinds));
     for (const kind of KINDS) expect(kinds).toContain(kind);
-  }, 5_400_000);
+  }, 10_800_000);
 });
