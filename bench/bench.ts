@@ -46,7 +46,7 @@ try {
   const search = await measureSearch(places.cacheDir);
   console.log('');
   const parts = [suspension, waiting, forks, files, roads, search, pool];
-  printTable([...calls, ...gateway, stream.line, ...parts.flatMap(({ lines }) => lines)]);
+  printTable([...calls, ...gateway, ...stream.lines, ...parts.flatMap(({ lines }) => lines)]);
   for (const note of [...stream.notes, ...parts.flatMap(({ notes }) => notes)]) console.log(note);
 } finally {
   await api.close();

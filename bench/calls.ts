@@ -1,15 +1,19 @@
-/** One python cell and one shell command over HTTP, against `runsc exec` and against the raw kernel frame. */
+/**
+ * One python cell and one shell command over HTTP, against `runsc exec` and against the raw kernel frame: each behind a
+ * rest, when every thread on the road has to be woken, and one after another.
+ */
 import { setTimeout as wait } from 'node:timers/promises';
 import type { Api } from './api.ts';
 import type { RawOperations } from './raw-sandbox.ts';
-import { type Timing, timeInRounds } from './rounds.ts';
+import { type Row, type Timing, timeInRounds } from './rounds.ts';
 import type { Line } from './table.ts';
 
-const ROUNDS = 40;
-const WARM_UP_ROUNDS = 3;
+/** What a row leaves behind (a process that is reaped, a shell that is made ready) is not the next one's to wait for. */
+const AFTER_A_REST = { rounds: 40, warmUpRounds: 3 };
+const REST_MS = 30;
+const ONE_AFTER_ANOTHER = { rounds: 8, warmUpRounds: 1, inARow: 10 };
 /** Both engines compile what runs often: before that a call takes several times as long, as after a start. */
 const WARM_UP_CALLS = 300;
-const REST_MS = 30;
 const CODE = '123456 * 654321';
 
 export async function measureCalls(api: Api, sessionId: string, raw: RawOperations): Promise<Line[]> {
@@ -17,38 +21,36 @@ export async function measureCalls(api: Api, sessionId: string, raw: RawOperatio
     await succeed(api.execute(sessionId, 'python', { code: CODE }));
     await raw.cell(CODE);
   }
-  const [cell, frame, execPython, shell, execTrue] = await timeInRounds(
-    [
-      {
-        name: 'python cell over HTTP',
-        prepare: rest,
-        run: () => succeed(api.execute(sessionId, 'python', { code: CODE })),
-      },
-      { name: 'raw kernel frame', prepare: rest, run: () => raw.cell(CODE) },
-      {
-        name: 'runsc exec python3 -c',
-        prepare: rest,
-        run: () => raw.exec(['/usr/bin/python3', '-c', `print(${CODE})`]),
-      },
-      {
-        name: 'shell command over HTTP',
-        prepare: rest,
-        run: () => succeed(api.execute(sessionId, 'shell', { command: 'true' })),
-      },
-      { name: 'runsc exec true', prepare: rest, run: () => raw.exec(['/bin/true']) },
-    ],
-    { rounds: ROUNDS, warmUpRounds: WARM_UP_ROUNDS },
-  );
+  const rows = rowsOf(api, sessionId, raw);
+  const rested = rows.map((row) => ({ ...row, prepare: () => wait(REST_MS) }));
+  return [
+    ...linesOf(await timeInRounds(rested, AFTER_A_REST), 'after a rest'),
+    ...linesOf(await timeInRounds(rows, ONE_AFTER_ANOTHER), 'one after another'),
+  ];
+}
+
+function rowsOf(api: Api, sessionId: string, raw: RawOperations): Row[] {
+  return [
+    {
+      name: 'python cell over HTTP',
+      run: () => succeed(api.execute(sessionId, 'python', { code: CODE })),
+    },
+    { name: 'raw kernel frame', run: () => raw.cell(CODE) },
+    { name: 'runsc exec python3 -c', run: () => raw.exec(['/usr/bin/python3', '-c', `print(${CODE})`]) },
+    {
+      name: 'shell command over HTTP',
+      run: () => succeed(api.execute(sessionId, 'shell', { command: 'true' })),
+    },
+    { name: 'runsc exec true', run: () => raw.exec(['/bin/true']) },
+  ];
+}
+
+function linesOf([cell, frame, execPython, shell, execTrue]: readonly Timing[], when: string): Line[] {
   return [
     compare(cell, execPython, { atMost: 1 / 10 }),
     compare(cell, frame, { atMost: 5 }),
     compare(shell, execTrue, { atMost: 1 / 3 }),
-  ];
-}
-
-/** What a row leaves behind (a process that is reaped, a shell that is made ready) is not the next one's to wait for. */
-function rest(): Promise<void> {
-  return wait(REST_MS);
+  ].map((line) => ({ ...line, what: `${line.what}, ${when}` }));
 }
 
 async function succeed(call: Promise<{ status: string }>): Promise<void> {

@@ -14,21 +14,34 @@ export interface Timing {
   samples: number;
 }
 
+export interface Rounds {
+  rounds: number;
+  warmUpRounds: number;
+  /** How often a row runs in each round. Of several the first is not counted: it follows another row. */
+  inARow?: number;
+}
+
 export async function timeInRounds(
   rows: readonly Row[],
-  { rounds, warmUpRounds }: { rounds: number; warmUpRounds: number },
+  { rounds, warmUpRounds, inARow = 1 }: Rounds,
 ): Promise<Timing[]> {
   const samples = rows.map((): number[] => []);
   for (let round = -warmUpRounds; round < rounds; round += 1) {
     for (const [index, row] of rows.entries()) {
-      await row.prepare?.();
-      const startedAt = performance.now();
-      await row.run();
-      const elapsedMs = performance.now() - startedAt;
-      if (round >= 0) samples[index]?.push(elapsedMs);
+      for (let run = inARow === 1 ? 1 : 0; run <= inARow; run += 1) {
+        const elapsedMs = await timeOnce(row);
+        if (round >= 0 && run > 0) samples[index]?.push(elapsedMs);
+      }
     }
   }
   return rows.map((row, index) => summarise(row.name, samples[index] ?? []));
+}
+
+async function timeOnce(row: Row): Promise<number> {
+  await row.prepare?.();
+  const startedAt = performance.now();
+  await row.run();
+  return performance.now() - startedAt;
 }
 
 export function summarise(name: string, samples: readonly number[]): Timing {
