@@ -9,7 +9,7 @@ export const MAX_FRAME_BYTES = 256 * KIB;
 /** Largest payload that a sender puts into one frame, so that header and payload stay under the cap. */
 export const MAX_FRAME_PAYLOAD_BYTES = 192 * KIB;
 /** Size towards which a host coalesces output: per-frame cost dominates below it. */
-export const OUTPUT_FRAME_BYTES = 64 * KIB;
+export const OUTPUT_FRAME_BYTES = 128 * KIB;
 
 /** Kept of one stream in a result: this much from its start … */
 export const INLINE_HEAD_BYTES = 512 * KIB;

@@ -8,7 +8,7 @@ import {
   type TransferUp,
 } from '../../shared/frames.ts';
 import { newId } from '../../shared/ids.ts';
-import { LINK_WINDOW_BYTES } from '../../shared/limits.ts';
+import { LINK_WINDOW_BYTES, OUTPUT_FRAME_BYTES } from '../../shared/limits.ts';
 import { ToolNameSchema } from '../../shared/tool.ts';
 import type { UpFrame, Uplink } from '../execution/uplink.ts';
 import type { StoredFrame } from '../journal/state.ts';
@@ -19,7 +19,7 @@ import { type CloseCode, LinkSocket, type LinkTiming } from './link-socket.ts';
 import { ResendBuffer } from './resend-buffer.ts';
 
 /** What an execution may send though others, whose readers are slow, have filled the window. */
-const EXECUTION_SHARE_BYTES = 128 * 1024;
+const EXECUTION_SHARE_BYTES = 2 * OUTPUT_FRAME_BYTES;
 /** `finished` with its receipt and other control frames do not wait for the window, and an execution not beyond its share. */
 const RESERVE_BYTES = 256 * 1024 + ToolNameSchema.options.length * EXECUTION_SHARE_BYTES;
 const HEADER_ALLOWANCE_BYTES = 512;

@@ -20,7 +20,6 @@ import { continuationPrefixLength } from './utf8-edge.ts';
 
 /** How long output waits for more of it before it is sent: short where a client reads along. */
 const FLUSH_DELAY_MS = { full: 5, kept: 50, bounded: 50 } as const satisfies Record<Relay, number>;
-const KEPT_FRAMES_UNDER_WAY = 2;
 const NO_BYTES = new Uint8Array(0);
 export const NO_OUTPUT_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
 
@@ -57,8 +56,6 @@ export class OutputRecorder {
   #hasEnded = false;
   #isHeld = false;
   #pumping = false;
-  /** Numbers of frames that are only kept, oldest first. */
-  readonly #keptUnderWay: number[] = [];
   #flushTimer: NodeJS.Timeout | undefined;
   #flushDue = false;
   #waiters: (() => void)[] = [];
@@ -189,15 +186,12 @@ export class OutputRecorder {
     if ((stdout.queue.hasCut || stderr.queue.hasCut) && !this.#isHeld) this.#flushSoon();
   }
 
-  /** Nobody reads along with what is only kept, so it leaves the edge time for others: few frames are under way. */
+  /** Nobody reads along with what is only kept, so it leaves the edge time for others: one frame is under way. */
   async #unhurried(seq: number, signal: AbortSignal): Promise<void> {
-    this.#keptUnderWay.push(seq);
-    if (this.#keptUnderWay.length < KEPT_FRAMES_UNDER_WAY) return;
-    const oldest = this.#keptUnderWay.shift() ?? seq;
     const { promise: ended, resolve } = Promise.withResolvers<void>();
     const end = (): void => resolve();
     signal.addEventListener('abort', end, { once: true });
-    await Promise.race([this.#uplink.whenAcknowledged(oldest), ended]);
+    await Promise.race([this.#uplink.whenAcknowledged(seq), ended]);
     signal.removeEventListener('abort', end);
   }
 

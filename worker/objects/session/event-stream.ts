@@ -6,7 +6,7 @@ import {
   formatCursor,
   type StreamEvent,
 } from '../../../shared/execution.ts';
-import { SSE_HEARTBEAT_MS } from '../../../shared/limits.ts';
+import { OUTPUT_FRAME_BYTES, SSE_HEARTBEAT_MS } from '../../../shared/limits.ts';
 import type { EventLog, ReaderPosition } from './event-log.ts';
 import { joinBytes } from './output-pieces.ts';
 import type { OutputPiece } from './records.ts';
@@ -14,7 +14,7 @@ import { TAIL_ROWS_FROM } from './row-numbers.ts';
 import { streamText } from './stream-text.ts';
 
 /** Output that is put into one event at most, unless one piece is longer. */
-const EVENT_BYTES = 131_072;
+const EVENT_BYTES = OUTPUT_FRAME_BYTES;
 /** Of an execution that has ended, a reader that takes nothing for this long is let go. It can come back. */
 const STALLED_MS = 60_000;
 const STALLED_LOOK_MS = 5_000;
