@@ -24,7 +24,7 @@ export async function endSession(runtime: SessionRuntime, env: Env, reason: EndR
   runtime.pausing.cancel(failure('not_found', 'the session was deleted'));
   runtime.suspension.cancel(failure('not_found', 'the session was deleted'));
   if (snapshot?.isOwn === true) {
-    void runtime.suspension.release(snapshot.snapshotId);
+    void runtime.suspension.records.release(snapshot.snapshotId);
     row.patch({ snapshot: null });
   }
   runtime.restorePoints.releaseAll();

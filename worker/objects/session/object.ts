@@ -331,7 +331,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     const kept = isOwn ? held : restorePoints.find(snapshotId);
     if (kept === undefined) return null;
     const { manifestSha256, bytes, storedBytes, requirements } = kept;
-    return this.#parts.suspension.factsOf({
+    return this.#parts.suspension.records.factsOf({
       snapshot_id: snapshotId,
       manifest_sha256: manifestSha256,
       bytes,

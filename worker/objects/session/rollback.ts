@@ -85,7 +85,7 @@ async function goBack(
     if (!isToBeSent(record)) executions.end(record, { status: 'interrupted', reason: 'rolled_back' });
   }
   runtime.transfers.endAll(failure('transfer_failed', 'the session was taken back to a snapshot'));
-  if (before?.isOwn === true) void suspension.release(before.snapshotId);
+  if (before?.isOwn === true) void suspension.records.release(before.snapshotId);
   sandbox.abandon('rolled_back');
   if (state !== 'suspended') await sandbox.leaveHost();
   const woken = await waking.wake();

@@ -293,7 +293,7 @@ export class SessionRuntime implements SessionParts {
         moved: () => this.#moved(),
         takePlace: () => this.account.takePlace(),
         giveBackPlace: () => this.account.giveBackPlace(),
-        release: (snapshotId) => void this.suspension.release(snapshotId),
+        release: (snapshotId) => void this.suspension.records.release(snapshotId),
         isMissed: () =>
           this.executions.inFlight.some(
             (record) => !waitsForTools(record) || this.programs.store.untaken(record.n).length > 0,

@@ -12,25 +12,25 @@ import type { Configuration } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { snapshotKey } from '../../snapshots/snapshot-keys.ts';
 import { signTransferToken } from '../../snapshots/transfer-token.ts';
-import { logInfo, logWarning, messageOf } from '../log.ts';
-import type { NewSnapshot, SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
-import { nextWakeDelayMs, SUSPEND_PATIENCE_MS } from './agenda.ts';
+import { logWarning, messageOf } from '../log.ts';
+import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
+import { SUSPEND_PATIENCE_MS } from './agenda.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Dispatch } from './dispatch.ts';
 import type { Executions } from './executions.ts';
 import type { SessionLink } from './link.ts';
+import { moveIntoSnapshot } from './move-into-snapshot.ts';
 import { notNow, type Pausing } from './pausing.ts';
 import type { ForkPoint } from './port.ts';
 import type { ForkedProgram } from './programs/forked.ts';
 import { isToBeSent } from './records.ts';
 import type { SandboxKeeper } from './sandbox.ts';
 import type { SessionRow } from './session-row.ts';
+import { notRecorded, SnapshotRecords, type Suspended } from './snapshot-records.ts';
 import type { SessionStore } from './store.ts';
 import { storedMove } from './stored-move.ts';
-import { openNetwork, sealNetwork } from './stored-network.ts';
 import type { Transfers } from './transfers.ts';
 
-export type Suspended = Extract<SequencedUp, { type: 'suspended' }>;
 type SuspendFailed = Extract<SequencedUp, { type: 'suspend_failed' }>;
 
 export interface SuspensionPort {
@@ -77,11 +77,13 @@ export interface SuspensionParts {
 
 export class Suspension {
   readonly #parts: SuspensionParts;
+  readonly records: SnapshotRecords;
   #asked: Asked | undefined;
   #judging: Promise<boolean> | undefined;
 
   constructor(parts: SuspensionParts) {
     this.#parts = parts;
+    this.records = new SnapshotRecords(parts);
   }
 
   get #record() {
@@ -115,12 +117,12 @@ export class Suspension {
     const made = await this.#make({ kind, name, leaveRunning: true });
     if (!made.ok) return made;
     try {
-      const snapshot = await this.factsOf(made.value.frame);
-      await this.#index().complete(snapshot);
+      const snapshot = await this.records.factsOf(made.value.frame);
+      await this.records.complete(snapshot);
       return success({ snapshot, programs: made.value.programs });
     } catch (error: unknown) {
       logWarning('snapshot_not_kept', { detail: messageOf(error) });
-      return failure('storage_unavailable', 'the snapshot could not be recorded', { retry_after_s: 2 });
+      return notRecorded();
     }
   }
 
@@ -134,7 +136,7 @@ export class Suspension {
     // Taken at once, so that of two that ask only one is first.
     const pendingSnapshot = { snapshotId, leaveRunning, atMs: Date.now(), isSent: false };
     this.#parts.row.patch({ pendingSnapshot });
-    const begun = await this.#begin({ snapshotId, sessionId, tenant, subject, kind, name });
+    const begun = await this.records.begin({ snapshotId, sessionId, tenant, subject, kind, name });
     if (!begun.ok || this.#record.pendingSnapshot?.snapshotId !== snapshotId) {
       this.#over(snapshotId);
       return begun.ok ? notNow(this.#parts.row) : begun;
@@ -142,15 +144,6 @@ export class Suspension {
     this.#parts.transfers.endAll(failure('transfer_failed', 'a snapshot of the session is being made'));
     this.#parts.port.look();
     return this.#ask({ snapshotId, leaveRunning });
-  }
-
-  async #begin(snapshot: NewSnapshot): Promise<Outcome<null>> {
-    try {
-      return await this.#index().begin(snapshot);
-    } catch (error: unknown) {
-      logWarning('snapshot_not_begun', { detail: messageOf(error) });
-      return failure('storage_unavailable', 'the snapshot could not be recorded', { retry_after_s: 2 });
-    }
   }
 
   async #ask(wish: { snapshotId: string; leaveRunning: boolean }): Promise<Outcome<Made>> {
@@ -262,7 +255,7 @@ export class Suspension {
     if (!isPending || pendingSnapshot.leaveRunning) {
       return () => this.#parts.port.sandboxLost('suspended_too_late');
     }
-    this.#move(frame, false);
+    moveIntoSnapshot(this.#parts, frame, { isStopped: false, isToWake: this.#parts.port.isToWake() });
     return () => {
       this.#moved(frame, 'suspended');
       void this.#tellMoved(frame);
@@ -319,7 +312,10 @@ export class Suspension {
     for (const record of executions.open.slice()) {
       if (!isToBeSent(record)) executions.end(record, { status: 'unknown', reason });
     }
-    this.#move(found.frame, found.hadCalls);
+    moveIntoSnapshot(this.#parts, found.frame, {
+      isStopped: found.hadCalls,
+      isToWake: this.#parts.port.isToWake(),
+    });
     this.#moved(found.frame, reason);
     // Should it live after all, it is told to end.
     await sandbox.sendDestroy().catch((error: unknown) => {
@@ -329,62 +325,11 @@ export class Suspension {
     return true;
   }
 
-  /** The session is in the snapshot, and what was under way stands where the host says. */
-  #move(frame: Suspended, isStopped: boolean): void {
-    const { row, store, executions, deadlines } = this.#parts;
-    const { facts, generation, pausedAtMs, expiresAtMs } = this.#record;
-    const nowMs = Date.now();
-    const pausedMs = pausedAtMs === null ? 0 : Math.max(0, nowMs - pausedAtMs);
-    logInfo('session_suspended', { session_id: facts.sessionId, bytes: frame.stored_bytes });
-    for (const record of executions.open) deadlines.disarm(record);
-    store.transaction(() => {
-      executions.flush();
-      for (const record of executions.open) {
-        const carried = frame.executions.find(({ execution_id }) => execution_id === record.executionId);
-        if (carried === undefined || isToBeSent(record)) continue;
-        const startedAt = record.startedAt ?? new Date().toISOString();
-        executions.patch(record, {
-          status: record.status === 'granted' ? 'running' : record.status,
-          startedAt,
-          deadlineAtMs: null,
-        });
-      }
-      row.move('suspended', {
-        pausedAtMs: null,
-        expiresAtMs: expiresAtMs === null ? null : expiresAtMs + pausedMs,
-        pendingSnapshot: null,
-        linkDownAtMs: null,
-        snapshot: {
-          snapshotId: frame.snapshot_id,
-          manifestSha256: frame.manifest_sha256,
-          sessionId: facts.sessionId,
-          requirements: requirementsOf(frame),
-          executions: frame.executions,
-          forks: [],
-          generation,
-          bytes: frame.bytes,
-          storedBytes: frame.stored_bytes,
-          atMs: nowMs,
-          isOwn: true,
-          isStopped,
-          wake: this.#parts.port.isToWake() ? { atMs: nowMs + nextWakeDelayMs(0), tries: 0 } : null,
-        },
-      });
-    });
-    for (const record of executions.open.slice()) {
-      const isCarried = frame.executions.some(({ execution_id }) => execution_id === record.executionId);
-      if (isCarried || isToBeSent(record)) continue;
-      // The host had not begun it, or says nothing of it any more.
-      if (record.status === 'granted') executions.sendAgain(record);
-      else executions.end(record, { status: 'unknown', reason: 'not_carried' });
-    }
-  }
-
   /** The index asks by itself for what it was not told. */
   async #tellMoved(frame: Suspended): Promise<void> {
     try {
       await this.#parts.sandbox.forgetAtHost();
-      await this.#index().complete(await this.factsOf(frame));
+      await this.records.complete(await this.records.factsOf(frame));
     } catch (error: unknown) {
       logWarning('suspension_not_told', { detail: messageOf(error) });
     }
@@ -419,7 +364,7 @@ export class Suspension {
   #failed(snapshotId: string, why: Failure): void {
     if (this.#asked?.snapshotId === snapshotId) this.#asked.settle(why);
     this.#over(snapshotId);
-    void this.release(snapshotId);
+    void this.records.release(snapshotId);
     this.#parts.port.pump();
   }
 
@@ -429,48 +374,4 @@ export class Suspension {
       this.#parts.row.patch({ pendingSnapshot: null });
     }
   }
-
-  /** Nothing needs it any more. Never rejects: the index asks by itself for what it was not told. */
-  async release(snapshotId: string): Promise<void> {
-    const { sessionId } = this.#record.facts;
-    await this.#index()
-      .release({ sessionId, snapshotId })
-      .catch((error: unknown) => logWarning('snapshot_not_released', { detail: messageOf(error) }));
-  }
-
-  /** What a session that is made of this snapshot needs to know. */
-  async factsOf(
-    frame: Pick<Suspended, 'snapshot_id' | 'manifest_sha256' | 'bytes' | 'stored_bytes'> &
-      SnapshotFacts['requirements'],
-  ): Promise<SnapshotFacts> {
-    const { facts, generation } = this.#record;
-    const { secretsKey } = this.#parts.configuration;
-    const { tenant } = facts;
-    const network = await openNetwork(secretsKey, facts, facts.network);
-    return {
-      snapshotId: frame.snapshot_id,
-      manifestSha256: frame.manifest_sha256,
-      sessionId: facts.sessionId,
-      parentSnapshotId: facts.fromSnapshot?.snapshotId ?? null,
-      image: facts.image,
-      imageDigest: facts.imageDigest,
-      pool: facts.pool,
-      limits: facts.limits,
-      environment: facts.environment,
-      network: await sealNetwork(secretsKey, { tenant, sessionId: frame.snapshot_id }, network),
-      requirements: requirementsOf(frame),
-      generation,
-      bytes: frame.bytes,
-      storedBytes: frame.stored_bytes,
-    };
-  }
-
-  #index() {
-    return this.#parts.env.SNAPSHOT_INDEX.getByName(this.#record.facts.tenant);
-  }
-}
-
-function requirementsOf(from: SnapshotFacts['requirements']): SnapshotFacts['requirements'] {
-  const { image, runsc_version, runsc_platform, cpu_features_sha256, guest_sha256 } = from;
-  return { image, runsc_version, runsc_platform, cpu_features_sha256, guest_sha256 };
 }

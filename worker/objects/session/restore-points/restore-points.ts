@@ -104,6 +104,6 @@ export class RestorePoints {
 
   async #release({ n, snapshot }: RestorePoint): Promise<void> {
     this.#store.delete(n);
-    await this.#parts.suspension.release(snapshot.snapshotId);
+    await this.#parts.suspension.records.release(snapshot.snapshotId);
   }
 }
