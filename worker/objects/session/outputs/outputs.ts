@@ -2,13 +2,13 @@
  * Long outputs on their way to R2: what a stream writes beyond what a result holds is kept in rows first, so that it is as
  * safe as any other, and goes from there in chunks. No more than a chunk of it is in memory.
  */
-
-import type { Failure, Outcome } from '../../../../shared/errors.ts';
+import type { Outcome } from '../../../../shared/errors.ts';
 import type { StreamName } from '../../../../shared/execution.ts';
 import { INLINE_BYTES, MAX_STORED_OUTPUT_BYTES } from '../../../../shared/limits.ts';
 import { logWarning, messageOf } from '../../log.ts';
 import { beyond, joinBytes } from '../output-pieces.ts';
 import type { OutputPiece } from '../records.ts';
+import { HeldStorage } from './held-storage.ts';
 import type { StoredChunk } from './port.ts';
 import type { OutputsStore } from './store.ts';
 
@@ -19,9 +19,6 @@ const CHUNK_BYTES = 1_048_576;
  */
 const MAX_UNHURRIED_BYTES = 64 * 1_048_576;
 const MAX_WAITING_BYTES = 96 * 1_048_576;
-/** Held of the tenant's storage beyond what is needed now, so that it is not asked for every chunk. */
-const HELD_AHEAD_BYTES = 8 * 1_048_576;
-const MAX_ASKS = 4;
 /** Whoever waits for the end hears of it before the work on its output begins. */
 const ANSWER_FIRST_MS = 500;
 const FIRST_RETRY_MS = 1_000;
@@ -78,12 +75,9 @@ const STREAMS = ['stdout', 'stderr'] as const satisfies readonly StreamName[];
 export class Outputs {
   readonly store: OutputsStore;
   readonly #port: OutputsPort;
+  readonly #held: HeldStorage;
   readonly #states = new Map<number, ExecutionState>();
   #waitingBytes = 0;
-  #heldBytes: number;
-  /** Whether the tenant is known to hold just that. */
-  #isToldHeld: boolean;
-  #reserving: Promise<unknown> = Promise.resolve();
   #working: Promise<void> | undefined;
   #tries = 0;
   #retryAtMs: number | null = null;
@@ -91,8 +85,12 @@ export class Outputs {
   constructor(store: OutputsStore, port: OutputsPort) {
     this.store = store;
     this.#port = port;
-    this.#heldBytes = store.heldBytes();
-    this.#isToldHeld = this.#heldBytes === 0;
+    this.#held = new HeldStorage(store.heldBytes(), {
+      wantedBytes: () => this.#wantedBytes(),
+      cutBy: (excessBytes) => this.#cutBy(excessBytes),
+      hold: (bytes, isStored) => port.hold(bytes, isStored),
+      write: (bytes) => store.setHeldBytes(bytes),
+    });
     for (const { n, executionId, stream, end, bytes } of store.waiting()) {
       const state = this.#stateOf({ n, executionId });
       const storedEnd = endOf(store.chunks(n, stream));
@@ -113,7 +111,7 @@ export class Outputs {
   /** Executions that run after this object was started anew are told apart from those that have ended. */
   recover(isOpen: (n: number) => boolean): void {
     for (const [n, state] of this.#states) state.hasEnded = !isOpen(n);
-    const isSettled = this.#isToldHeld || this.store.storedBytes() === this.#heldBytes;
+    const isSettled = this.#held.isTold || this.store.storedBytes() === this.#held.bytes;
     if (this.#states.size > 0 || this.store.dropped(1).length > 0 || !isSettled) this.kick();
   }
 
@@ -156,7 +154,7 @@ export class Outputs {
     const state = this.#states.get(execution.n);
     if (state === undefined || this.#longStreams(state).length === 0) return;
     try {
-      await this.#reserve();
+      await this.#held.reserve();
     } catch (error: unknown) {
       logWarning('output_not_reserved', { detail: messageOf(error) });
     }
@@ -202,9 +200,7 @@ export class Outputs {
     this.store.clear();
     if (this.store.heldBytes() === 0) return;
     while (!(await this.#port.removeSome(null)));
-    const told = await this.#port.hold(0, true);
-    if (!told.ok) throw new Error(told.detail);
-    this.#setHeld(0);
+    await this.#held.giveBackAll();
   }
 
   /** Goes on with what waits. */
@@ -223,12 +219,12 @@ export class Outputs {
       // What is taken in this turn is in rows by the next one.
       await Promise.resolve();
       await this.#removeDropped();
-      await this.#reserve();
+      await this.#held.reserve();
       for (let next = this.#next(); next !== undefined; next = this.#next()) {
         await this.#upload(next);
-        await this.#reserve();
+        await this.#held.reserve();
       }
-      if (this.#states.size === 0) await this.#giveBack();
+      if (this.#states.size === 0) await this.#held.giveBack();
       this.#tries = 0;
       this.#retryAtMs = null;
     } catch (error: unknown) {
@@ -262,7 +258,7 @@ export class Outputs {
         while (!(await this.#port.removeSome(executionId)));
         this.store.forgetDropped(executionId);
       }
-      await this.#giveBack();
+      await this.#held.giveBack();
     }
   }
 
@@ -329,28 +325,6 @@ export class Outputs {
     if (wasFull && !this.isFull) this.#port.roomAgain();
   }
 
-  /** Holds what all long streams take at the tenant; where that is too much, they are cut to what there is. */
-  #reserve(): Promise<void> {
-    const turn = this.#reserving.then(() => this.#reserveNow());
-    this.#reserving = turn.catch(() => undefined);
-    return turn;
-  }
-
-  async #reserveNow(): Promise<void> {
-    for (let asks = 0; asks < MAX_ASKS; asks += 1) {
-      const wanted = this.#wantedBytes();
-      if (this.#isToldHeld && wanted <= this.#heldBytes) return;
-      const ahead = await this.#hold(wanted + HELD_AHEAD_BYTES, false);
-      if (ahead.ok) return;
-      const held = await this.#hold(wanted, false);
-      if (held.ok) return;
-      const room = roomOf(held);
-      const target = Math.max(this.#heldBytes, Math.min(wanted, this.#heldBytes + room));
-      if (target > this.#heldBytes) await this.#hold(target, false);
-      this.#cutBy(wanted - this.#heldBytes);
-    }
-  }
-
   /** In R2 and on the way there. */
   #wantedBytes(): number {
     let wanted = this.store.storedBytes();
@@ -380,26 +354,6 @@ export class Outputs {
     this.#recount();
   }
 
-  async #giveBack(): Promise<void> {
-    const wanted = this.#wantedBytes();
-    if (!this.#isToldHeld || wanted < this.#heldBytes) await this.#hold(wanted, true);
-  }
-
-  async #hold(bytes: number, isStored: boolean): Promise<Outcome<null>> {
-    // Written before, so that what is held, or stored under it, is never forgotten.
-    const before = this.#heldBytes;
-    if (bytes > before) this.store.setHeldBytes(bytes);
-    const told = await this.#port.hold(bytes, isStored);
-    this.#setHeld(told.ok ? bytes : before);
-    this.#isToldHeld ||= told.ok;
-    return told;
-  }
-
-  #setHeld(bytes: number): void {
-    this.#heldBytes = bytes;
-    this.store.setHeldBytes(bytes);
-  }
-
   #stateOf({ n, executionId }: { n: number; executionId: string }): ExecutionState {
     const known = this.#states.get(n);
     if (known !== undefined) return known;
@@ -416,11 +370,4 @@ function endOf(chunks: readonly StoredChunk[]): number {
 
 function storedOf({ streams }: ExecutionState): Record<StreamName, number> {
   return { stdout: streams.stdout?.end ?? 0, stderr: streams.stderr?.end ?? 0 };
-}
-
-/** What is left of the limit that refused. A refusal that names none says that the tenant did not answer. */
-function roomOf(refused: Failure): number {
-  const { limit } = refused;
-  if (limit === undefined) throw new Error(refused.detail);
-  return Math.max(0, limit.limit - limit.used);
 }
