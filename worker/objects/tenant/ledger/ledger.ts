@@ -3,61 +3,42 @@
  * here before it is admitted and settled by what hosts have signed, so an exact limit stays exact however many ask at once.
  */
 import { type Failure, failure, type Outcome, success } from '../../../../shared/errors.ts';
-import {
-  type LimitScope,
-  type LimitSet,
-  NO_LIMITS,
-  type TenantLimits,
-  type Usage,
-  type UsageReport,
-} from '../../../../shared/tenant.ts';
-import type { LimitTerms, SessionAccount, Wanted, WantedExecution } from './account.ts';
-import { type Claim, refusalOf } from './check.ts';
-import { type Holds, outputsHoldId, type StorageHold } from './holds/holds.ts';
-import { type Counts, Standing } from './standing.ts';
-import { type AccountRow, type DayRow, dayOf, type LedgerStore, WHOLE_TENANT } from './store.ts';
+import type { LimitSet, TenantLimits, Usage, UsageReport } from '../../../../shared/tenant.ts';
+import type { LimitTerms, SessionAccount, Wanted } from './account.ts';
+import { refusalOf } from './check.ts';
+import { Claims } from './claims.ts';
+import type { Holds, StorageHold } from './holds/holds.ts';
+import { Standing } from './standing.ts';
+import { type AccountRow, DAY_MS, type DayRow, dayOf, type LedgerStore, WHOLE_TENANT } from './store.ts';
 
 /** A create that has not come to a session by then never will. */
 const HELD_MS = 180_000;
 /** By then nobody reports of a session any more that is over. */
-const OVER_KEPT_MS = 2 * 86_400_000;
-const DAY_MS = 86_400_000;
-
-interface Scope {
-  scope: LimitScope;
-  whose: string;
-  limits: LimitSet;
-  counts: Readonly<Counts>;
-  /** What sessions keep in their rows, and what is held beside them. */
-  storedBytes: number;
-}
+const OVER_KEPT_MS = 2 * DAY_MS;
 
 export class Ledger {
   readonly #store: LedgerStore;
   readonly #standing = new Standing();
   readonly #holds: Holds;
-  #limits: TenantLimits;
+  readonly #claims: Claims;
 
   constructor(store: LedgerStore, holds: Holds) {
     this.#store = store;
     this.#holds = holds;
-    this.#limits = store.limits() ?? NO_LIMITS;
+    this.#claims = new Claims(store, { standing: this.#standing, holds });
     for (const row of store.accountsThatCount()) this.#standing.changed(undefined, row);
   }
 
   get limits(): TenantLimits {
-    return this.#limits;
+    return this.#claims.limits;
   }
 
   setLimits(limits: TenantLimits): void {
-    this.#store.setLimits(limits);
-    this.#limits = limits;
+    this.#claims.setLimits(limits);
   }
 
   limitsOf(subject: string): LimitSet {
-    return Object.hasOwn(this.#limits.subjects, subject)
-      ? (this.#limits.subjects[subject] ?? this.#limits.subject)
-      : this.#limits.subject;
+    return this.#claims.limitsOf(subject);
   }
 
   /** Reserves a place for a session; one that has its place keeps it. `holder` is the request that asks. */
@@ -69,7 +50,7 @@ export class Ledger {
     const known = this.#store.account(sessionId);
     if (known?.state === 'live' || known?.state === 'suspended') return success(null);
     if (known?.state !== 'held') {
-      const refused = this.#refuseSession(subject, nowMs);
+      const refused = refusalOf(this.#claims.ofSession(subject), nowMs);
       if (refused !== undefined) return refused;
     }
     this.#put(known, { ...emptyRow(sessionId, subject, nowMs), state: 'held', holder });
@@ -90,21 +71,11 @@ export class Ledger {
     if (known !== undefined && hold.n <= known.n) return success(null);
     const more = hold.bytes - (known?.bytes ?? 0);
     if (more > 0 && hold.isStored !== true) {
-      const refused = refusalOf(this.#holdClaims(hold, more), nowMs);
+      const refused = refusalOf(this.#claims.ofHold(hold, more), nowMs);
       if (refused !== undefined) return refused;
     }
     this.#holds.put(hold, nowMs);
     return success(null);
-  }
-
-  #holdClaims({ subject, sessionId }: StorageHold, wanted: number): Claim[] {
-    const byScope = this.#scopes(subject).map(({ scope, limits, storedBytes }) => ({
-      ...storageClaim(scope, limits, storedBytes),
-      wanted,
-    }));
-    const account = sessionId === undefined ? undefined : this.#store.account(sessionId);
-    if (account === undefined) return byScope;
-    return [{ ...this.#sessionStorageClaim(account), wanted }, ...byScope];
   }
 
   /** There is a session now. */
@@ -151,11 +122,11 @@ export class Ledger {
   #admit(row: AccountRow, wanted: Wanted, nowMs: number): Failure | undefined {
     if ('place' in wanted) {
       if (row.state !== 'suspended') return undefined;
-      const refused = refusalOf(this.#placeClaims(row.subject), nowMs);
+      const refused = refusalOf(this.#claims.ofPlace(row.subject), nowMs);
       if (refused === undefined) this.#put(row, { ...row, state: 'live' });
       return refused;
     }
-    const refused = refusalOf(this.#executionClaims(row, wanted, nowMs), nowMs);
+    const refused = refusalOf(this.#claims.ofExecution(row, wanted, nowMs), nowMs);
     if (refused !== undefined) return refused;
     this.#put(row, { ...row, open: row.open + 1, reserved_cpu_ms: row.reserved_cpu_ms + wanted.cpuMs });
     return undefined;
@@ -168,18 +139,17 @@ export class Ledger {
   }
 
   terms(subject: string): LimitTerms {
-    const own = this.limitsOf(subject);
+    const own = this.#claims.limitsOf(subject);
+    const { tenant, session } = this.limits;
     const isLimited = (set: LimitSet) =>
       [set.concurrent_executions, set.cpu_seconds_per_day, set.egress_bytes_per_day, set.storage_bytes].some(
         (limit) => limit !== null,
       );
     const limited =
-      isLimited(this.#limits.tenant) ||
-      isLimited(own) ||
-      Object.values(this.#limits.session).some((limit) => limit !== null);
+      isLimited(tenant) || isLimited(own) || Object.values(session).some((limit) => limit !== null);
     return {
       limited,
-      counted: this.#limits.tenant.concurrent_executions !== null || own.concurrent_executions !== null,
+      counted: tenant.concurrent_executions !== null || own.concurrent_executions !== null,
     };
   }
 
@@ -195,7 +165,7 @@ export class Ledger {
         storage_bytes: storageBytes + this.#holds.bytes,
         reserved_cpu_seconds: reservedCpuMs / 1_000,
       },
-      limits: this.#limits,
+      limits: this.limits,
     };
   }
 
@@ -206,112 +176,6 @@ export class Ledger {
     return this.#store
       .subjectsOfDay(day, after, limit)
       .map((row) => ({ subject: row.subject, ...usageOf(row) }));
-  }
-
-  #refuseSession(subject: string, nowMs: number): Failure | undefined {
-    const stored = this.#scopes(subject).map(({ scope, limits, storedBytes }) =>
-      storageClaim(scope, limits, storedBytes),
-    );
-    return refusalOf([...this.#placeClaims(subject), ...stored], nowMs);
-  }
-
-  #placeClaims(subject: string): Claim[] {
-    const name = 'concurrent_sessions';
-    return this.#scopes(subject).map(({ scope, limits, counts }) => {
-      return { name, scope, limit: limits[name], used: counts.sessions, wanted: 1, resetsAtMs: null };
-    });
-  }
-
-  #executionClaims(row: AccountRow, { cpuMs }: WantedExecution, nowMs: number): Claim[] {
-    const day = dayOf(nowMs);
-    const resetsAtMs = Date.parse(day) + DAY_MS;
-    const byScope = this.#scopes(row.subject).flatMap(
-      ({ scope, limits, counts, storedBytes, whose }): Claim[] => {
-        const today = this.#store.day(day, whose);
-        return [
-          {
-            name: 'concurrent_executions',
-            scope,
-            limit: limits.concurrent_executions,
-            used: counts.open,
-            wanted: 1,
-            resetsAtMs: null,
-          },
-          {
-            name: 'cpu_seconds_per_day',
-            scope,
-            limit: limits.cpu_seconds_per_day,
-            used: ((today?.cpu_ms ?? 0) + counts.reservedCpuMs) / 1_000,
-            reserved: counts.reservedCpuMs / 1_000,
-            wanted: cpuMs / 1_000,
-            resetsAtMs,
-          },
-          {
-            name: 'egress_bytes_per_day',
-            scope,
-            limit: limits.egress_bytes_per_day,
-            used: today?.egress_bytes ?? 0,
-            // How much it will move nobody knows before: it begins while something is left.
-            wanted: 1,
-            resetsAtMs,
-          },
-          storageClaim(scope, limits, storedBytes),
-        ];
-      },
-    );
-    return [...this.#sessionClaims(row, cpuMs), ...byScope];
-  }
-
-  #sessionClaims(row: AccountRow, cpuMs: number): Claim[] {
-    const { session } = this.#limits;
-    const of = (name: keyof typeof session, used: number, wanted: number, reserved = 0): Claim => ({
-      name,
-      scope: 'session',
-      limit: session[name],
-      used,
-      wanted,
-      reserved,
-      resetsAtMs: null,
-    });
-    const reserved = row.reserved_cpu_ms / 1_000;
-    return [
-      of('executions', row.executions + row.open, 1),
-      of('cpu_seconds', row.cpu_ms / 1_000 + reserved, cpuMs / 1_000, reserved),
-      of('egress_bytes', row.egress_bytes, 1),
-      this.#sessionStorageClaim(row),
-    ];
-  }
-
-  #sessionStorageClaim(row: AccountRow): Claim {
-    const outputs = this.#holds.find(outputsHoldId(row.session_id))?.bytes ?? 0;
-    return {
-      name: 'storage_bytes',
-      scope: 'session',
-      limit: this.#limits.session.storage_bytes,
-      used: row.storage_bytes + outputs,
-      wanted: 1,
-      resetsAtMs: null,
-    };
-  }
-
-  #scopes(subject: string): Scope[] {
-    const [own, all] = [this.#standing.of(subject), this.#standing.tenant];
-    return [
-      {
-        scope: 'subject',
-        whose: subject,
-        limits: this.limitsOf(subject),
-        counts: own,
-        storedBytes: own.storageBytes + this.#holds.of(subject),
-      },
-      {
-        scope: 'tenant',
-        whose: WHOLE_TENANT,
-        limits: this.#limits.tenant,
-        counts: all,
-        storedBytes: all.storageBytes + this.#holds.bytes,
-      },
-    ];
   }
 
   /** What was used since the report before goes to this day; where the session stands replaces where it stood. */
@@ -364,11 +228,6 @@ export class Ledger {
       this.#standing.changed(row, undefined);
     }
   }
-}
-
-function storageClaim(scope: LimitScope, limits: LimitSet, used: number): Claim {
-  const name = 'storage_bytes';
-  return { name, scope, limit: limits[name], used, wanted: 1, resetsAtMs: null };
 }
 
 function emptyRow(sessionId: string, subject: string, nowMs: number): Omit<AccountRow, 'state'> {

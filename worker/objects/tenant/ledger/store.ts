@@ -57,7 +57,7 @@ export const WHOLE_TENANT = '';
 /** Account books are kept longer than anybody's bills are open; who used how much of it is not. */
 const DAYS_KEPT = 400;
 const DAYS_OF_SUBJECTS_KEPT = 35;
-const DAY_MS = 86_400_000;
+export const DAY_MS = 86_400_000;
 
 export class LedgerStore {
   readonly #sql: SqlStorage;
