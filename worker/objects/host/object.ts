@@ -10,7 +10,6 @@ import {
   PING_TEXT,
   PONG_TEXT,
 } from '../../../shared/frames.ts';
-import { isSessionIdOf } from '../../../shared/ids.ts';
 import { MAX_FRAME_BYTES } from '../../../shared/limits.ts';
 import { isErrorCode } from '../../../shared/problem.ts';
 import { configurationOf } from '../../configuration.ts';
@@ -21,22 +20,19 @@ import { CONTROL_LINK_RATE, FrameRate } from '../frame-rate.ts';
 import { CLOSE, isProof, newChallenge } from '../link-proof.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
 import type { HostReport } from '../pool/port.ts';
-import { sessionObjectName } from '../session-name.ts';
 import { isSkewed } from './clock-skew.ts';
 import { type ControlSocketState, NOTHING_REPORTED, readSocket, writeSocket } from './control-socket.ts';
+import { HostedSessions } from './hosted-sessions.ts';
 import { livenessOf } from './liveness.ts';
 import { isWorthReporting, type Load } from './load-report.ts';
 import type { ControlCommand, HostPort, HostStatus } from './port.ts';
-import { HostStore, type SessionRow } from './store.ts';
+import { HostStore } from './store.ts';
 
 /** What a host signs for on this link. */
 const PURPOSE = 'control';
 /** Set before an alarm works, so that one that fails is tried again. */
 const ALARM_RETRY_MS = 10_000;
-/** Sessions that leave a draining host, in all and side by side. */
-const MAX_MOVED = 10_000;
-const MOVED_AT_ONCE = 4;
-const NOTICES_AT_ONCE = 16;
+const NEXT_NOTICES_MS = 100;
 /** Refusals within the window after which a host is taken for bad. Each costs it a sandbox. */
 const MAX_REFUSED_RECEIPTS = 5;
 const REFUSED_RECEIPTS_WINDOW_MS = 600_000;
@@ -48,6 +44,7 @@ const CLOSE_REASONS: Readonly<Record<number, string>> = {
 
 export class HostObject extends DurableObject<Env> implements HostPort {
   readonly #store: HostStore;
+  readonly #sessions: HostedSessions;
   readonly #handled = new WeakMap<WebSocket, Promise<void>>();
   /** Of the host, not of a socket: dialling again gives no new frames. */
   readonly #rate = new FrameRate(CONTROL_LINK_RATE);
@@ -57,6 +54,7 @@ export class HostObject extends DurableObject<Env> implements HostPort {
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#store = new HostStore(ctx.storage);
+    this.#sessions = new HostedSessions(this.#store, env);
     ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING_TEXT, PONG_TEXT));
   }
 
@@ -117,14 +115,14 @@ export class HostObject extends DurableObject<Env> implements HostPort {
         return this.#report(state, { ...state.reported, ...message });
       }
       case 'refused': {
-        if (!(await this.#isSession(frame))) return this.#violation(socket, 'no session of this edge');
+        if (!(await this.#sessions.has(frame))) return this.#violation(socket, 'no session of this edge');
         const code = isErrorCode(frame.code) ? frame.code : 'sandbox_failed';
         const notice = { hostId: state.hostId, epoch: frame.epoch, code, detail: frame.detail };
-        return this.#session(frame).attachRefused(notice);
+        return this.#sessions.of(frame).attachRefused(notice);
       }
       case 'destroyed':
-        if (!(await this.#isSession(frame))) return this.#violation(socket, 'no session of this edge');
-        return this.#session(frame).sandboxDestroyed({ hostId: state.hostId, epoch: frame.epoch });
+        if (!(await this.#sessions.has(frame))) return this.#violation(socket, 'no session of this edge');
+        return this.#sessions.of(frame).sandboxDestroyed({ hostId: state.hostId, epoch: frame.epoch });
     }
   }
 
@@ -167,7 +165,7 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     socket.send(encodeFrame({ type: 'welcome', key_set: signedKeySet, epoch, ...optional }));
     if (this.#store.isDraining()) {
       this.#tellDrain(true);
-      this.ctx.waitUntil(this.#moveSessions());
+      this.ctx.waitUntil(this.#sessions.move());
     }
     const { agent_version } = hello;
     logInfo('host_connected', { host_id: state.hostId, epoch, agent_version, protocol });
@@ -198,7 +196,7 @@ export class HostObject extends DurableObject<Env> implements HostPort {
   async drain(draining: boolean): Promise<void> {
     this.#store.setDraining(draining);
     this.#tellDrain(draining);
-    if (draining) this.ctx.waitUntil(this.#moveSessions());
+    if (draining) this.ctx.waitUntil(this.#sessions.move());
   }
 
   /** `sandgate-host drain` on the machine: the same as an operator's word here, for as long as its agent says so. */
@@ -214,25 +212,7 @@ export class HostObject extends DurableObject<Env> implements HostPort {
       // It is full for the pool all the same.
       logWarning('drain_not_marked', { host_id: hostId, detail: messageOf(error) });
     }
-    if (draining) this.ctx.waitUntil(this.#moveSessions());
-  }
-
-  /** A few at a time: each takes what its host and the storage can do. One that stays does not hold the others. */
-  async #moveSessions(): Promise<void> {
-    const hostId = this.#store.host()?.host_id;
-    if (hostId === undefined) return;
-    const rows = this.#store.sessions(MAX_MOVED);
-    const move = async (): Promise<void> => {
-      for (let row = rows.shift(); row !== undefined; row = rows.shift()) {
-        if (!this.#store.isDraining() && !this.#store.isDrainingItself()) return;
-        try {
-          await this.#session(row).hostDraining({ hostId });
-        } catch (error: unknown) {
-          logWarning('session_not_moved', { session_id: row.session_id, detail: messageOf(error) });
-        }
-      }
-    };
-    await Promise.all(Array.from({ length: MOVED_AT_ONCE }, move));
+    if (draining) this.ctx.waitUntil(this.#sessions.move());
   }
 
   /** A host that does not know the word is kept from new sessions by its pool alone. */
@@ -313,7 +293,10 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     const nowMs = Date.now();
     await this.ctx.storage.setAlarm(nowMs + ALARM_RETRY_MS);
     const next = record.state === 'dead' ? null : await this.#watch(nowMs);
-    if (next === null && !(await this.#tellSessions(record.host_id))) await this.ctx.storage.deleteAlarm();
+    if (next !== null) return;
+    const { isLeft, isMoreAtOnce } = await this.#sessions.tellLoss(record.host_id);
+    if (!isLeft) await this.ctx.storage.deleteAlarm();
+    else if (isMoreAtOnce) await this.ctx.storage.setAlarm(Date.now() + NEXT_NOTICES_MS);
   }
 
   /** Judges the host's liveness, tells the pool of a change, and sets the alarm for the next look. */
@@ -348,24 +331,6 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     return Math.max(pongAtMs, state.linkedAtMs, state.reported.atMs);
   }
 
-  /** Tells sessions that their host is dead. Whether some are left: one that fails does not hold the others. */
-  async #tellSessions(hostId: string): Promise<boolean> {
-    const rows = this.#store.sessions(NOTICES_AT_ONCE);
-    await Promise.all(rows.map((row) => this.#tellSession(hostId, row)));
-    const left = this.#store.sessions(1).length > 0;
-    if (left && rows.length === NOTICES_AT_ONCE) await this.ctx.storage.setAlarm(Date.now() + 100);
-    return left;
-  }
-
-  async #tellSession(hostId: string, row: SessionRow): Promise<void> {
-    try {
-      await this.#session(row).hostLost({ hostId });
-      this.#store.removeSession(row);
-    } catch (error: unknown) {
-      logWarning('host_lost_notice_failed', { session_id: row.session_id, detail: messageOf(error) });
-    }
-  }
-
   #linked(): WebSocket | undefined {
     let newest: { socket: WebSocket; epoch: number } | undefined;
     for (const socket of this.ctx.getWebSockets()) {
@@ -383,16 +348,6 @@ export class HostObject extends DurableObject<Env> implements HostPort {
       return failure('no_host_available', 'the control link broke');
     }
     return success(null);
-  }
-
-  /** No object wakes because a host invents a session. */
-  async #isSession(named: { tenant: string; session_id: string }): Promise<boolean> {
-    const { tagKey } = await configurationOf(this.env);
-    return isSessionIdOf(tagKey, named.tenant, named.session_id);
-  }
-
-  #session(named: { tenant: string; session_id: string }) {
-    return this.env.SESSION.getByName(sessionObjectName(named.tenant, named.session_id));
   }
 
   async #report(host: { hostId: string; pool: string }, report: Omit<HostReport, 'hostId'>): Promise<void> {
