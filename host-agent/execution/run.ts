@@ -1,11 +1,13 @@
 /** The road of one execution on the host: start, output, end, receipt, journal, and only then the word that it ended. */
+
 import type { Envelope } from '../../shared/dsse.ts';
 import type { ExecutionOutcome } from '../../shared/execution.ts';
 import type { Relay } from '../../shared/grant.ts';
 import type { StartedEntry } from '../journal/entries.ts';
 import type { Journal } from '../journal/journal.ts';
 import type { ChainHead, StoredFrame } from '../journal/state.ts';
-import type { OutputSink, RunningExecution, Sandbox, ToolOutcome } from '../sandbox/port.ts';
+import { lostOutcome } from '../sandbox/lost-outcome.ts';
+import type { OutputSink, RunningExecution, Sandbox } from '../sandbox/port.ts';
 import type { ExecuteRequest } from './grant-check.ts';
 import { OutputRecorder } from './output-recorder.ts';
 import { ProgramCalls } from './program-calls.ts';
@@ -248,22 +250,10 @@ function execute(
       interrupt: () => {},
       answer: async () => false,
       pausedMs: 0,
-      finished: Promise.resolve(CRASHED),
+      finished: Promise.resolve(lostOutcome('crashed')),
     };
   }
 }
-
-const CRASHED: ToolOutcome = {
-  status: 'crashed',
-  exitCode: null,
-  signal: null,
-  error: null,
-  value: null,
-  structured: null,
-  results: [],
-  stateLost: true,
-  usage: { cpuMs: 0, peakMemoryBytes: 0, egressBytes: 0 },
-};
 
 async function neverWrites(): ReturnType<RunningExecution['writeStdin']> {
   return { ok: false, code: 'execution_not_running', detail: 'the execution did not start' };

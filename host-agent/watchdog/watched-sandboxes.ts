@@ -2,7 +2,9 @@
  * Looks at sandboxes from outside: which executions run, how long a start takes, and which execution did not end though
  * its own deadline is long past. Whatever went wrong inside, such an execution ends, and its sandbox with it.
  */
+
 import type { Log } from '../logging/log.ts';
+import { lostOutcome } from '../sandbox/lost-outcome.ts';
 import type { RunningExecution, Sandbox, Sandboxes, ToolOutcome } from '../sandbox/port.ts';
 
 /** The sandbox ends an execution that does not obey 3 s after its deadline; this is for when that failed. */
@@ -116,7 +118,7 @@ async function endAtLast(
   }
   log.error({ event: 'execution_overdue', execution_id: executionId, sandbox_id: sandbox.id });
   void sandbox.destroy().catch(() => undefined);
-  return (await within(finished, destroyGraceMs)) ?? OVERDUE;
+  return (await within(finished, destroyGraceMs)) ?? lostOutcome('timeout');
 }
 
 /** Undefined when it took longer. */
@@ -128,18 +130,6 @@ async function within<Value>(promise: Promise<Value>, boundMs: number): Promise<
   });
   return Promise.race([promise, bound]).finally(() => clearTimeout(timer));
 }
-
-const OVERDUE: ToolOutcome = {
-  status: 'timeout',
-  exitCode: null,
-  signal: null,
-  error: null,
-  value: null,
-  structured: null,
-  results: [],
-  stateLost: true,
-  usage: { cpuMs: 0, peakMemoryBytes: 0, egressBytes: 0 },
-};
 
 /** The object itself with some members in front: methods that the port gains later pass through by themselves. */
 function overlay<Base extends object, Whole extends Base>(

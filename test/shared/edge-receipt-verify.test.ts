@@ -2,7 +2,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../shared/digest.ts';
 import { type Envelope, signEnvelope } from '../../shared/dsse.ts';
-import { EDGE_RECEIPT_PAYLOAD_TYPE, type EdgeReceipt } from '../../shared/edge-receipt.ts';
+import { EDGE_RECEIPT_PAYLOAD_TYPE } from '../../shared/edge-receipt.ts';
 import { verifyEdgeChain, verifyEdgeReceipt } from '../../shared/edge-receipt-verify.ts';
 import { utf8 } from '../../shared/encoding.ts';
 import { newId } from '../../shared/ids.ts';
@@ -130,7 +130,7 @@ describe('a receipt of the edge', () => {
     ['no issuer', { issuer: undefined }],
     ['a status that is no end', { status: 'running' }],
   ])('with %s is refused', async (_, change) => {
-    const changed = { ...(await makeEdgeReceipt(world)), ...change } as EdgeReceipt;
+    const changed = { ...(await makeEdgeReceipt(world)), ...change };
     const envelope = await sealByEdge(world, changed);
     expect(await verifyEdgeReceipt(envelope, world.keys)).toMatchObject({ code: 'payload_malformed' });
   });
