@@ -1,8 +1,24 @@
 /** What an object says to its tenant of what it stores: one word after the other, each with a higher number. */
+import * as z from 'zod';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import type { Env } from '../env.ts';
 import { callObject } from '../middleware/call-object.ts';
+import { logWarning, messageOf } from './log.ts';
 import type { StorageHold } from './tenant/ledger/holds/holds.ts';
+
+/** Something that is stored, of which the tenant does not know yet what it takes. */
+export const UntoldStorageSchema = z.object({
+  id: z.string(),
+  tenant: z.string(),
+  subject: z.string(),
+  bytes: z.number(),
+});
+export type UntoldStorage = z.infer<typeof UntoldStorageSchema>;
+
+export interface StoredThings {
+  untold(limit: number): UntoldStorage[];
+  markTold(id: string, bytes: number): void;
+}
 
 export class StorageBook {
   readonly #env: Env;
@@ -26,5 +42,19 @@ export class StorageBook {
       ...(limit === undefined ? {} : { limit: { ...limit } }),
       ...(retry_after_s === undefined ? {} : { retry_after_s }),
     });
+  }
+  /** What each takes counts against the tenant's limits. False where it has to be told again. */
+  async tell(things: StoredThings, holdId: (id: string) => string, atOnce: number): Promise<boolean> {
+    try {
+      for (const { id, tenant, subject, bytes } of things.untold(atOnce)) {
+        const held = await this.hold(tenant, { id: holdId(id), subject, bytes, isStored: true });
+        if (!held.ok) return false;
+        things.markTold(id, bytes);
+      }
+    } catch (error: unknown) {
+      logWarning('storage_not_told', { detail: messageOf(error) });
+      return false;
+    }
+    return things.untold(1).length === 0;
   }
 }

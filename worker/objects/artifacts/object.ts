@@ -5,7 +5,9 @@ import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import { artifactObjectKey } from '../../artifacts/place.ts';
 import { MAX_STORING_MS } from '../../content/sealed-object.ts';
 import type { Env } from '../../env.ts';
+import { earliest } from '../earliest.ts';
 import { logWarning, messageOf } from '../log.ts';
+import { ringBy } from '../ring-by.ts';
 import { StorageBook } from '../storage-book.ts';
 import type { ArtifactsPort, NewArtifact } from './port.ts';
 import { ArtifactsStore, artifactView } from './store.ts';
@@ -37,7 +39,7 @@ export class ArtifactsObject extends DurableObject<Env> implements ArtifactsPort
     if (count >= MAX_ARTIFACTS) return failure('quota_exceeded', `${count} artifacts are kept`);
     const nowMs = Date.now();
     this.#store.add(artifact, nowMs);
-    await this.#wakeAt(nowMs + STALE_AFTER_MS);
+    await ringBy(this.ctx.storage, nowMs + STALE_AFTER_MS);
     const held = await this.#book.hold(tenant, { id: holdId(artifactId), subject, bytes: maxBytes });
     if (held.ok) this.#store.markTold(artifactId, maxBytes);
     else this.#store.delete(artifactId);
@@ -48,13 +50,13 @@ export class ArtifactsObject extends DurableObject<Env> implements ArtifactsPort
     const row = this.ctx.storage.transactionSync(() => this.#store.complete(stored, Date.now()));
     if (row === undefined) return failure('transfer_failed', 'the artifact took too long to be stored');
     await this.#tellTenant();
-    await this.#wakeAt(Date.now());
+    await ringBy(this.ctx.storage, Date.now());
     return success(artifactView(row));
   }
 
   async abandon(artifactId: string): Promise<Outcome<null>> {
     this.#store.remove(artifactId);
-    await this.#wakeAt(Date.now());
+    await ringBy(this.ctx.storage, Date.now());
     return success(null);
   }
 
@@ -76,7 +78,7 @@ export class ArtifactsObject extends DurableObject<Env> implements ArtifactsPort
     const row = this.#store.find(subject, name);
     if (row === undefined) return notFound();
     this.#store.remove(row.artifact_id);
-    await this.#wakeAt(Date.now());
+    await ringBy(this.ctx.storage, Date.now());
     return success(null);
   }
 
@@ -112,8 +114,7 @@ export class ArtifactsObject extends DurableObject<Env> implements ArtifactsPort
       lookMs,
       swept === null ? null : swept + SWEPT_KEPT_MS,
     ];
-    const known = moments.filter((moment) => moment !== null);
-    return known.length === 0 ? null : Math.min(...known);
+    return earliest(moments);
   }
 
   /** How long the tenant wants artifacts kept; null where it says nothing, or nothing was heard. */
@@ -130,24 +131,8 @@ export class ArtifactsObject extends DurableObject<Env> implements ArtifactsPort
     }
   }
 
-  /** What each takes counts against the tenant's limits; false where it has to be told again. */
-  async #tellTenant(): Promise<boolean> {
-    try {
-      for (const { artifact_id: id, tenant, subject, bytes } of this.#store.untold(SWEEP_AT_ONCE)) {
-        const held = await this.#book.hold(tenant, { id: holdId(id), subject, bytes, isStored: true });
-        if (!held.ok) return false;
-        this.#store.markTold(id, bytes);
-      }
-    } catch (error: unknown) {
-      logWarning('storage_not_told', { detail: messageOf(error) });
-      return false;
-    }
-    return this.#store.untold(1).length === 0;
-  }
-
-  async #wakeAt(atMs: number): Promise<void> {
-    const set = await this.ctx.storage.getAlarm();
-    if (set === null || set > atMs) await this.ctx.storage.setAlarm(atMs);
+  #tellTenant(): Promise<boolean> {
+    return this.#book.tell(this.#store, holdId, SWEEP_AT_ONCE);
   }
 }
 

@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { type Artifact, ArtifactSchema } from '../../../shared/artifact.ts';
 import { json } from '../session/records.ts';
+import { type UntoldStorage, UntoldStorageSchema } from '../storage-book.ts';
 import type { NewArtifact } from './port.ts';
 
 const SCHEMA = `
@@ -39,7 +40,6 @@ const COLUMNS = Object.keys(RowSchema.shape).join(', ');
 const PlaceSchema = z.object({ artifact_id: z.string(), tenant: z.string() });
 export type ArtifactPlace = z.infer<typeof PlaceSchema>;
 
-const UntoldSchema = PlaceSchema.extend({ subject: z.string(), bytes: z.number() });
 const TAKEN_BYTES = "CASE state WHEN 'swept' THEN 0 ELSE bytes END";
 
 export class ArtifactsStore {
@@ -162,15 +162,15 @@ export class ArtifactsStore {
   }
 
   /** Of which the tenant does not know yet what they take. */
-  untold(limit: number): z.infer<typeof UntoldSchema>[] {
+  untold(limit: number): UntoldStorage[] {
     return this.#sql
       .exec(
-        `SELECT artifact_id, tenant, subject, ${TAKEN_BYTES} AS bytes FROM artifact
+        `SELECT artifact_id AS id, tenant, subject, ${TAKEN_BYTES} AS bytes FROM artifact
          WHERE told_bytes IS NOT ${TAKEN_BYTES} LIMIT ?`,
         limit,
       )
       .toArray()
-      .map((row) => UntoldSchema.parse(row));
+      .map((row) => UntoldStorageSchema.parse(row));
   }
 
   markTold(artifactId: string, bytes: number): void {

@@ -4,6 +4,7 @@ import type { Execution } from '../../../shared/execution.ts';
 import type { Configuration } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { callObject } from '../../middleware/call-object.ts';
+import { earliest } from '../earliest.ts';
 import type { Account } from './account/account.ts';
 import { accountOf } from './account/of-session.ts';
 import { Acknowledgement } from './acknowledgement.ts';
@@ -381,7 +382,7 @@ export class SessionRuntime implements SessionParts {
 
   nextLook(): number | null {
     const { record } = this.row;
-    const moments = [
+    return earliest([
       nextLook(record, this.executions.open, Date.now()),
       this.account.dueAtMs,
       this.outputs.dueAtMs,
@@ -389,9 +390,7 @@ export class SessionRuntime implements SessionParts {
       this.programs.nextMoment(),
       this.edgeCalls.nextMoment(),
       this.events.dueAtMs,
-    ];
-    const known = moments.filter((moment) => moment !== null);
-    return known.length === 0 ? null : Math.min(...known);
+    ]);
   }
 
   /** What is in R2 of what goes now is removed from there afterwards, and the tenant hears of it all. */

@@ -5,7 +5,9 @@ import { RESTORE_TIMEOUT_MS, SUSPEND_TIMEOUT_MS } from '../../../shared/snapshot
 import type { Snapshot, SnapshotList } from '../../../shared/snapshot-resource.ts';
 import type { Env } from '../../env.ts';
 import { removeSome } from '../../snapshots/storage.ts';
+import { earliest } from '../earliest.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
+import { ringBy } from '../ring-by.ts';
 import { sessionObjectName } from '../session-name.ts';
 import { StorageBook } from '../storage-book.ts';
 import type { NamedSnapshot, NewSnapshot, SnapshotFacts, SnapshotsPort } from './port.ts';
@@ -50,7 +52,7 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
     const nowMs = Date.now();
     const { tenant, subject, snapshotId } = snapshot;
     this.#store.add(snapshot, nowMs);
-    await this.#wakeAt(nowMs + STALE_AFTER_MS);
+    await ringBy(this.ctx.storage, nowMs + STALE_AFTER_MS);
     // How large it gets nobody knows before: it begins while something is left.
     const held = await this.#book.hold(tenant, { id: holdId(snapshotId), subject, bytes: 1 });
     if (held.ok) this.#store.markTold(snapshotId, 1);
@@ -61,7 +63,7 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
   async complete(facts: SnapshotFacts): Promise<void> {
     const dueAtMs = Date.now() + HELD_FOR_MS;
     this.#store.complete(facts, dueAtMs);
-    await this.#wakeAt((await this.#tellTenant()) ? dueAtMs : Date.now() + SWEEP_RETRY_MS);
+    await ringBy(this.ctx.storage, (await this.#tellTenant()) ? dueAtMs : Date.now() + SWEEP_RETRY_MS);
   }
 
   async find(subject: string, snapshotId: string): Promise<Outcome<NamedSnapshot>> {
@@ -100,7 +102,7 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
       return failure('session_not_running', detail, { retry_after_s: 1 });
     }
     this.#store.markRemoved(snapshotId);
-    await this.#wakeAt(Date.now());
+    await ringBy(this.ctx.storage, Date.now());
     return success(null);
   }
 
@@ -113,7 +115,7 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
   }): Promise<Outcome<null>> {
     const dueAtMs = Date.now() + FORKED_WITHIN_MS;
     if (!this.#store.setForking(snapshotId, { children, dueAtMs })) return notFound();
-    await this.#wakeAt(dueAtMs);
+    await ringBy(this.ctx.storage, dueAtMs);
     return success(null);
   }
 
@@ -124,13 +126,13 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
       ? this.#store.setForked(snapshotId)
       : this.#store.setForkFailed(snapshotId, dueAtMs);
     if (!isThere) return failure('storage_unavailable', 'the fork took too long, and was given up');
-    await this.#wakeAt(isWhole ? nowMs : dueAtMs);
+    await ringBy(this.ctx.storage, isWhole ? nowMs : dueAtMs);
     return success(null);
   }
 
   async release(snapshot: { sessionId: string; snapshotId: string }): Promise<void> {
     this.#store.markReleased(snapshot);
-    await this.#wakeAt(Date.now());
+    await ringBy(this.ctx.storage, Date.now());
   }
 
   override async alarm(): Promise<void> {
@@ -151,31 +153,14 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
     else await this.ctx.storage.setAlarm(Math.max(nextMs, nowMs + SWEEP_RETRY_MS));
   }
 
-  /** What is stored of each counts against the tenant's limits; false where it has to be told again. */
-  async #tellTenant(): Promise<boolean> {
-    try {
-      for (const { snapshot_id: snapshotId, tenant, subject, bytes } of this.#store.untold(SWEEP_AT_ONCE)) {
-        const held = await this.#book.hold(tenant, {
-          id: holdId(snapshotId),
-          subject,
-          bytes,
-          isStored: true,
-        });
-        if (!held.ok) return false;
-        this.#store.markTold(snapshotId, bytes);
-      }
-    } catch (error: unknown) {
-      logWarning('storage_not_told', { detail: messageOf(error) });
-      return false;
-    }
-    return this.#store.untold(1).length === 0;
+  #tellTenant(): Promise<boolean> {
+    return this.#book.tell(this.#store, holdId, SWEEP_AT_ONCE);
   }
 
   #nextMs(): number | null {
     const oldestMs = this.#store.oldestUnfinishedMs();
     const moments = [oldestMs === null ? null : oldestMs + STALE_AFTER_MS, this.#store.nextDueMs()];
-    const known = moments.filter((moment) => moment !== null);
-    return known.length === 0 ? null : Math.min(...known);
+    return earliest(moments);
   }
 
   /** A session that holds it says so: its word may not have come here. */
@@ -201,11 +186,6 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
 
   #session({ tenant, session_id: sessionId }: Pick<SnapshotRow, 'tenant' | 'session_id'>) {
     return this.env.SESSION.getByName(sessionObjectName(tenant, sessionId));
-  }
-
-  async #wakeAt(atMs: number): Promise<void> {
-    const set = await this.ctx.storage.getAlarm();
-    if (set === null || set > atMs) await this.ctx.storage.setAlarm(atMs);
   }
 }
 

@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { SessionIdSchema } from '../../../shared/ids.ts';
 import type { SnapshotPlace } from '../../snapshots/storage.ts';
 import { json } from '../session/records.ts';
+import { type UntoldStorage, UntoldStorageSchema } from '../storage-book.ts';
 import { type NewSnapshot, type SnapshotFacts, SnapshotFactsSchema, SnapshotKindSchema } from './port.ts';
 
 const SCHEMA = `
@@ -42,13 +43,6 @@ const RowSchema = z.object({
 export type SnapshotRow = z.infer<typeof RowSchema>;
 
 const PlaceSchema = RowSchema.pick({ tenant: true, snapshot_id: true });
-
-const UntoldSchema = z.object({
-  snapshot_id: z.string(),
-  tenant: z.string(),
-  subject: z.string(),
-  bytes: z.number(),
-});
 
 /** One that is being made takes a place: how many bytes it will take is not known before. */
 const TAKEN_BYTES = "CASE state WHEN 'making' THEN 1 WHEN 'swept' THEN 0 ELSE stored_bytes END";
@@ -205,15 +199,15 @@ export class SnapshotsStore {
   }
 
   /** Those of which the tenant does not know yet what they take. */
-  untold(limit: number): z.infer<typeof UntoldSchema>[] {
+  untold(limit: number): UntoldStorage[] {
     return this.#sql
       .exec(
-        `SELECT snapshot_id, tenant, subject, ${TAKEN_BYTES} AS bytes FROM snapshot
+        `SELECT snapshot_id AS id, tenant, subject, ${TAKEN_BYTES} AS bytes FROM snapshot
          WHERE told_bytes IS NOT ${TAKEN_BYTES} LIMIT ?`,
         limit,
       )
       .toArray()
-      .map((row) => UntoldSchema.parse(row));
+      .map((row) => UntoldStorageSchema.parse(row));
   }
 
   markTold(snapshotId: string, bytes: number): void {

@@ -9,6 +9,7 @@ import { HOST_ANSWER_GRACE_MS } from '../../../../shared/limits.ts';
 import type { CarriedExecution } from '../../../../shared/snapshot.ts';
 import type { Configuration } from '../../../configuration.ts';
 import type { Env } from '../../../env.ts';
+import { earliest } from '../../earliest.ts';
 import type { EdgeReceipts } from '../edge-receipts/edge-receipts.ts';
 import type { Executions } from '../executions.ts';
 import type { ProgramFrame } from '../intake.ts';
@@ -232,8 +233,7 @@ export class Programs {
   }
 
   nextMoment(): number | null {
-    const moments = this.#open.pendingCalls().flatMap(({ row }) => row.waitsUntilMs ?? []);
-    return moments.length === 0 ? null : Math.min(...moments);
+    return earliest(this.#open.pendingCalls().map(({ row }) => row.waitsUntilMs));
   }
 
   /** Resolves when the program has ended, or waits for its caller. */
