@@ -4,6 +4,8 @@ import { SealedCallbackSchema } from '../../shared/callback.ts';
 import { EventSchema } from '../../shared/event.ts';
 import { SessionIdSchema, TenantSchema, WorkflowIdSchema } from '../../shared/ids.ts';
 
+/** An event that nobody has taken for so long is let go by the object that keeps it. */
+export const MAX_EVENT_PENDING_MS = 3 * 86_400_000;
 /** A message has at most 128 KB. */
 export const MAX_NOTICE_CHARACTERS = 96 * 1024;
 

@@ -2,13 +2,10 @@
 import type { SealedCallback } from '../../../shared/callback.ts';
 import type { Event } from '../../../shared/event.ts';
 import { newId } from '../../../shared/ids.ts';
-import type { NoticeQueue } from '../../webhooks/message.ts';
+import { MAX_EVENT_PENDING_MS, type NoticeQueue } from '../../webhooks/message.ts';
 import { logWarning, messageOf } from '../log.ts';
 import type { Plan, RunEnd } from './port.ts';
 import type { WorkflowStore } from './store.ts';
-
-/** What nobody has taken for so long is let go. */
-const MAX_PENDING_MS = 3 * 86_400_000;
 
 export class WorkflowOutbox {
   readonly #store: WorkflowStore;
@@ -37,7 +34,7 @@ export class WorkflowOutbox {
   async send({ workflowId, owner, callback, definition }: Plan): Promise<void> {
     const event = this.#store.outgoing();
     if (event === undefined) return;
-    if (Date.now() >= Date.parse(event.timestamp) + MAX_PENDING_MS) {
+    if (Date.now() >= Date.parse(event.timestamp) + MAX_EVENT_PENDING_MS) {
       logWarning('events_not_sent', { count: 1 });
       this.taken([event.id]);
       return;

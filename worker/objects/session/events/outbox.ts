@@ -3,7 +3,7 @@
  * written down to be tried again: until then it is sent again, with the same id.
  */
 import type { EventsNotice, OutgoingEvent } from '../../../webhooks/message.ts';
-import { MAX_NOTICE_CHARACTERS } from '../../../webhooks/message.ts';
+import { MAX_EVENT_PENDING_MS, MAX_NOTICE_CHARACTERS } from '../../../webhooks/message.ts';
 import { logWarning, messageOf } from '../../log.ts';
 import type { SessionEventStore } from './store.ts';
 
@@ -13,8 +13,6 @@ const MAX_EVENTS_AT_ONCE = 32;
 /** Longer than an attempt to deliver takes. */
 const FIRST_RESEND_MS = 30_000;
 const LONGEST_RESEND_MS = 600_000;
-/** What nobody has taken for so long is let go. */
-const MAX_PENDING_MS = 3 * 86_400_000;
 
 export interface OutboxPort {
   send(events: EventsNotice['events']): Promise<unknown>;
@@ -68,7 +66,7 @@ export class EventOutbox {
   /** From the alarm. */
   check(nowMs: number): void {
     if (this.#pending === 0 || nowMs < this.#resendAtMs) return;
-    this.dropped(this.#store.drop({ upTo: 0, before: nowMs - MAX_PENDING_MS }));
+    this.dropped(this.#store.drop({ upTo: 0, before: nowMs - MAX_EVENT_PENDING_MS }));
     if (this.#pending > 0) this.#again(nowMs);
   }
 
