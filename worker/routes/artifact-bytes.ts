@@ -2,16 +2,16 @@
 import * as z from 'zod';
 import type { Artifact } from '../../shared/artifact.ts';
 import { utf8 } from '../../shared/encoding.ts';
-import { type ErrorCode, failure } from '../../shared/errors.ts';
-import { judgeRead } from '../../shared/preconditions.ts';
+import type { ErrorCode } from '../../shared/errors.ts';
 import type { FileFacts } from '../../shared/transfer.ts';
 import { artifactPlace } from '../artifacts/place.ts';
 import type { Configuration } from '../configuration.ts';
 import { readSealed } from '../content/sealed-object.ts';
 import type { Env } from '../env.ts';
 import { BYTES_MEDIA_TYPE } from '../middleware/body.ts';
-import { Refusal, unwrap } from '../middleware/refusal.ts';
-import { conditionsOf, contentHeaders, factHeaders, ifRangeOf, rangeOf } from './file-headers.ts';
+import { unwrap } from '../middleware/refusal.ts';
+import { contentHeaders, factHeaders } from './file-headers.ts';
+import { answerKept } from './kept-bytes.ts';
 import { notFound } from './own-session.ts';
 
 const BYTES = { [BYTES_MEDIA_TYPE]: z.string(), '*/*': z.string() };
@@ -44,39 +44,17 @@ interface Reader {
 }
 
 export async function artifactBytes(reader: Reader, tenant: string, artifact: Artifact): Promise<Response> {
-  const { headers, method } = reader.request;
   const facts = factsOf(artifact);
-  const verdict = judgeRead(
-    {
-      operation: 'read',
-      path: '',
-      ...conditionsOf(headers),
-      range: rangeOf(headers),
-      if_range: ifRangeOf(headers),
-      head: method === 'HEAD',
-    },
+  return answerKept(reader.request, {
     facts,
-  );
-  switch (verdict.answer) {
-    case 'precondition_failed':
-      throw new Refusal(failure('precondition_failed', 'the artifact is not as the condition says'));
-    case 'range_not_satisfiable':
-      throw new Refusal(failure('range_not_satisfiable', `the artifact has ${facts.size} bytes`), {
-        'Content-Range': `bytes */${facts.size}`,
-      });
-    case 'not_modified':
-      return new Response(null, { status: 304, headers: factHeaders(facts) });
-    case 'whole':
-    case 'part': {
-      const { answer, offset, length } = verdict;
-      const head = { answer, facts, offset, length };
-      const body = method === 'HEAD' ? null : await stretch(reader, tenant, { artifact, offset, length });
-      return new Response(body, {
-        status: answer === 'part' ? 206 : 200,
-        headers: contentHeaders(head, utf8(artifact.name)),
-      });
-    }
-  }
+    refusals: {
+      precondition_failed: 'the artifact is not as the condition says',
+      range_not_satisfiable: `the artifact has ${facts.size} bytes`,
+    },
+    factHeaders: factHeaders(facts),
+    headersOf: (part) => contentHeaders({ ...part, facts }, utf8(artifact.name)),
+    bodyOf: ({ offset, length }) => stretch(reader, tenant, { artifact, offset, length }),
+  });
 }
 
 export function wholeArtifact(

@@ -1,17 +1,16 @@
 /** What an execution wrote to a stream, as bytes: all that is kept of it, or a range. */
 import * as z from 'zod';
 import { fromHex, toBase64 } from '../../shared/encoding.ts';
-import { failure, type Outcome } from '../../shared/errors.ts';
+import type { Outcome } from '../../shared/errors.ts';
 import { type StreamName, StreamNameSchema } from '../../shared/execution.ts';
-import { judgeRead } from '../../shared/preconditions.ts';
 import { contentKey } from '../content/content-key.ts';
 import { openSegment } from '../content/sealed-segment.ts';
 import { BYTES_MEDIA_TYPE } from '../middleware/body.ts';
-import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { unwrap } from '../middleware/refusal.ts';
 import { logWarning, messageOf } from '../objects/log.ts';
 import { chunkName, outputsPrefix } from '../objects/session/outputs/place.ts';
 import type { OutputExtent, StoredChunk } from '../objects/session/outputs/port.ts';
-import { conditionsOf, ifRangeOf, rangeOf } from './file-headers.ts';
+import { answerKept, type Stretch } from './kept-bytes.ts';
 import { SAFE } from './object-calls.ts';
 import { executionIdOf, notFound, type OwnSession, ownSession } from './own-session.ts';
 import { defineRoute, type Exchange } from './route.ts';
@@ -66,45 +65,24 @@ interface Source {
   stream: StreamName;
 }
 
-function answer(source: Source, extent: OutputExtent): Response {
-  const { headers, method } = source.exchange.request;
+function answer(source: Source, extent: OutputExtent): Promise<Response> {
   const etag = `"${source.executionId}-${source.stream}-${extent.bytes}"`;
-  const verdict = judgeRead(
-    {
-      operation: 'read',
-      path: '',
-      ...conditionsOf(headers),
-      range: rangeOf(headers),
-      if_range: ifRangeOf(headers),
-      head: method === 'HEAD',
+  return answerKept(source.exchange.request, {
+    facts: { type: 'file', size: extent.bytes, mode: 0o444, modified_ms: 0, etag },
+    refusals: {
+      precondition_failed: 'the output is not as the condition says',
+      range_not_satisfiable: `${extent.bytes} bytes are kept`,
     },
-    { type: 'file', size: extent.bytes, mode: 0o444, modified_ms: 0, etag },
-  );
-  switch (verdict.answer) {
-    case 'precondition_failed':
-      throw new Refusal(failure('precondition_failed', 'the output is not as the condition says'));
-    case 'range_not_satisfiable':
-      throw new Refusal(failure('range_not_satisfiable', `${extent.bytes} bytes are kept`), {
-        'Content-Range': `bytes */${extent.bytes}`,
-      });
-    case 'not_modified':
-      return new Response(null, { status: 304, headers: { ETag: etag } });
-    case 'whole':
-    case 'part': {
-      const { offset, length } = verdict;
-      const body =
-        method === 'HEAD' || length === 0 ? null : bytesOf(source, { from: offset, to: offset + length });
-      return new Response(body, {
-        status: verdict.answer === 'part' ? 206 : 200,
-        headers: { ETag: etag, ...contentHeaders(extent, verdict) },
-      });
-    }
-  }
+    factHeaders: { ETag: etag },
+    headersOf: (part) => ({ ETag: etag, ...contentHeaders(extent, part) }),
+    bodyOf: ({ offset, length }) =>
+      length === 0 ? null : bytesOf(source, { from: offset, to: offset + length }),
+  });
 }
 
 function contentHeaders(
   { bytes, totalBytes, sha256 }: OutputExtent,
-  { answer: kind, offset, length }: { answer: 'whole' | 'part'; offset: number; length: number },
+  { answer: kind, offset, length }: Stretch,
 ): Record<string, string> {
   return {
     'Accept-Ranges': 'bytes',
