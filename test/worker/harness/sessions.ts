@@ -22,6 +22,11 @@ export function sessionStub(sessionId: string, tenant = caller.tenant) {
   return env.SESSION.getByName(`${tenant}:${sessionId}`);
 }
 
+/** The object as the runtime knows it: to evict it, ring its alarm, or look into it. */
+export function sessionObject(sessionId: string) {
+  return env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${sessionId}`));
+}
+
 export async function newId(): Promise<string> {
   return newSessionId((await configurationOf(env)).tagKey, caller.tenant);
 }

@@ -1,6 +1,5 @@
 /** A stream that is cut at any byte, again and again, while its object comes and goes: put together it is what was signed. */
 import { evictDurableObject } from 'cloudflare:test';
-import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { sha256Hex } from '../../../../shared/digest.ts';
 import { concatBytes, fromBase64 } from '../../../../shared/encoding.ts';
@@ -9,8 +8,8 @@ import { readReceipt } from '../../../../shared/receipt-verify.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { events } from '../../harness/event-reader.ts';
-import { connectFakeHost } from '../../harness/fake-host.ts';
-import { call, caller, openSession, type TestSession } from '../../harness/sessions.ts';
+import { holdSession } from '../../harness/held-session.ts';
+import { call, caller, sessionObject, type TestSession } from '../../harness/sessions.ts';
 
 const CUTS = 500;
 const EVICTIONS = 25;
@@ -21,9 +20,7 @@ let host: HostDouble;
 let session: TestSession;
 let running: ExecutionDouble[];
 beforeEach(async () => {
-  running = [];
-  host = await connectFakeHost({ script: (execution) => void running.push(execution) });
-  session = await openSession(host);
+  ({ host, session, running } = await holdSession());
 });
 afterEach(() => host.close());
 
@@ -101,7 +98,7 @@ test(`cut at ${CUTS} bytes, with its object evicted ${EVICTIONS} times, has the 
   const [execution] = running;
   if (execution === undefined) throw new Error('nothing runs');
   execution.started();
-  const stub = env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${session.id}`));
+  const stub = sessionObject(session.id);
   const finished: Client[] = [];
   let client = new Client();
   let written = 0;

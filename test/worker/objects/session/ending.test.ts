@@ -5,13 +5,13 @@ import type { ExecutionDouble } from '../../../fixtures/host-double/execution-do
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { assembled, executeStream } from '../../harness/event-reader.ts';
 import { eventually } from '../../harness/eventually.ts';
-import { connectFakeHost } from '../../harness/fake-host.ts';
+import { holdSession } from '../../harness/held-session.ts';
 import {
   call,
   caller,
   createOn,
   newId,
-  openSession,
+  sessionObject,
   sessionStub,
   type TestSession,
   WHOLE_CHAIN,
@@ -22,22 +22,17 @@ let session: TestSession;
 let running: ExecutionDouble[];
 
 beforeEach(async () => {
-  running = [];
-  host = await connectFakeHost({
-    script: async (execution) => {
-      running.push(execution);
-      execution.started();
-      await execution.write('stdout', 'begin\n');
-    },
-  });
-  session = await openSession(host);
+  ({ host, session, running } = await holdSession(async (execution) => {
+    execution.started();
+    await execution.write('stdout', 'begin\n');
+  }));
 });
 afterEach(() => {
   vi.useRealTimers();
   host.close();
 });
 
-const objectStub = () => env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${session.id}`));
+const objectStub = () => sessionObject(session.id);
 const listed = async () => {
   const answer = await env.TENANT.getByName(caller.tenant).listSessions({
     subject: caller.subject,
@@ -171,7 +166,7 @@ describe('a session that could not be made', () => {
     host.refuseAttach = 'host_full';
     const id = await newId();
     await createOn(host, id);
-    const stub = env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${id}`));
+    const stub = sessionObject(id);
     expect(await sessionStub(id).describe(caller)).toMatchObject({ value: { state: 'error' } });
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 86_500_000 });
     await runDurableObjectAlarm(stub);

@@ -4,18 +4,17 @@ import {
   runDurableObjectAlarm,
   runInDurableObject,
 } from 'cloudflare:test';
-import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { verifyChain } from '../../../../shared/receipt-verify.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { assembled, EventReader, events } from '../../harness/event-reader.ts';
 import { eventually } from '../../harness/eventually.ts';
-import { connectFakeHost } from '../../harness/fake-host.ts';
+import { allKept, holdSession } from '../../harness/held-session.ts';
 import {
   call,
   caller,
-  openSession,
+  sessionObject,
   sessionStub,
   type TestSession,
   WHOLE_CHAIN,
@@ -26,22 +25,16 @@ let session: TestSession;
 let running: ExecutionDouble[];
 
 beforeEach(async () => {
-  running = [];
-  host = await connectFakeHost({ script: (execution) => void running.push(execution) });
-  session = await openSession(host);
+  ({ host, session, running } = await holdSession());
 });
 afterEach(() => {
   vi.useRealTimers();
   host.close();
 });
 
-const objectStub = () => env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${session.id}`));
+const objectStub = () => sessionObject(session.id);
 
-/** Everything sent is kept, so an eviction takes nothing that was said. */
-async function settled(): Promise<void> {
-  const double = host.session(session.id);
-  await host.until(() => double.ackedSeq === double.lastSeq);
-}
+const settled = () => allKept(host, session);
 
 async function start(command: string): Promise<{ id: string; execution: ExecutionDouble }> {
   const accepted = await session.stub.execute(call(command, { body: { detach: true } }));

@@ -1,12 +1,12 @@
 import { evictDurableObject } from 'cloudflare:test';
-import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { concatBytes } from '../../../../shared/encoding.ts';
 import { MAX_STDIN_BYTES, STDIN_WINDOW_BYTES } from '../../../../shared/limits.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
-import { call, caller, openSession, type TestSession } from '../../harness/sessions.ts';
+import { allKept } from '../../harness/held-session.ts';
+import { call, caller, openSession, sessionObject, type TestSession } from '../../harness/sessions.ts';
 
 const END = new Uint8Array(0);
 let host: HostDouble;
@@ -36,10 +36,7 @@ async function begin(body: Record<string, unknown>): Promise<void> {
 const write = (bytes: Uint8Array, eof = false) => session.stub.stdin(caller, running.id, bytes, eof);
 const filled = (length: number, letter = 'a') => new Uint8Array(length).fill(letter.charCodeAt(0));
 
-async function settled(): Promise<void> {
-  const double = host.session(session.id);
-  await host.until(() => double.ackedSeq === double.lastSeq);
-}
+const settled = () => allKept(host, session);
 
 async function received(length: number): Promise<Uint8Array> {
   await host.until(() => running.stdin.reduce((total, { length: bytes }) => total + bytes, 0) >= length);
@@ -64,7 +61,7 @@ describe('input of an execution', () => {
     const refused = { ok: false, code: 'queue_full', retry_after_s: 1 };
     expect(await write(filled(1, 'b'))).toMatchObject(refused);
     // What it counted survives this object.
-    await evictDurableObject(env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${session.id}`)));
+    await evictDurableObject(sessionObject(session.id));
     expect(await write(filled(1, 'b'))).toMatchObject(refused);
     await received(STDIN_WINDOW_BYTES);
     running.readStdin();

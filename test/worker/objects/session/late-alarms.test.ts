@@ -4,8 +4,8 @@ import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
-import { connectFakeHost } from '../../harness/fake-host.ts';
-import { call, caller, openSession, type TestSession } from '../../harness/sessions.ts';
+import { allKept, holdSession } from '../../harness/held-session.ts';
+import { call, caller, sessionObject, type TestSession } from '../../harness/sessions.ts';
 
 const MINUTE_MS = 60_000;
 let host: HostDouble;
@@ -13,16 +13,14 @@ let session: TestSession;
 let running: ExecutionDouble[];
 
 beforeEach(async () => {
-  running = [];
-  host = await connectFakeHost({ script: (execution) => void running.push(execution) });
-  session = await openSession(host);
+  ({ host, session, running } = await holdSession());
 });
 afterEach(() => {
   vi.useRealTimers();
   host.close();
 });
 
-const objectStub = () => env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${session.id}`));
+const objectStub = () => sessionObject(session.id);
 const hostStub = () => env.HOST.get(env.HOST.idFromName(host.hostId));
 
 async function start(command: string): Promise<string> {
@@ -30,8 +28,7 @@ async function start(command: string): Promise<string> {
   if (!accepted.ok) throw new Error(accepted.detail);
   await host.until(() => running.some(({ id }) => id === accepted.value.execution_id));
   running.at(-1)?.started();
-  const double = host.session(session.id);
-  await host.until(() => double.ackedSeq === double.lastSeq);
+  await allKept(host, session);
   return accepted.value.execution_id;
 }
 

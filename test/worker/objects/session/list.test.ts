@@ -1,10 +1,9 @@
 import { runInDurableObject } from 'cloudflare:test';
-import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { SessionStore } from '../../../../worker/objects/session/store.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
-import { call, caller, openSession, type TestSession } from '../../harness/sessions.ts';
+import { call, caller, openSession, sessionObject, type TestSession } from '../../harness/sessions.ts';
 
 let host: HostDouble;
 let session: TestSession;
@@ -40,7 +39,7 @@ describe('the list of executions', () => {
   test('is given also where all results together are more than one answer may hold', async () => {
     const count = 12;
     for (let n = 1; n <= count; n += 1) await session.stub.execute(call(`${n}`));
-    const stub = env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${session.id}`));
+    const stub = sessionObject(session.id);
     await runInDurableObject(stub, (_object, state) => {
       const store = new SessionStore(state);
       const bytes = new Uint8Array(900_000).fill(0x61);

@@ -1,16 +1,16 @@
 /** F19: the session's object is lost between any two events, in each way in which that happens. */
 import { abortAllDurableObjects, evictDurableObject } from 'cloudflare:test';
-import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { verifyChain } from '../../../../shared/receipt-verify.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { EventReader, events } from '../../harness/event-reader.ts';
-import { connectFakeHost } from '../../harness/fake-host.ts';
+import { allKept, holdSession } from '../../harness/held-session.ts';
 import {
   call,
   caller,
   openSession,
+  sessionObject,
   sessionStub,
   type TestSession,
   WHOLE_CHAIN,
@@ -21,16 +21,14 @@ let session: TestSession;
 let running: ExecutionDouble[];
 
 beforeEach(async () => {
-  running = [];
-  host = await connectFakeHost({ script: (execution) => void running.push(execution) });
-  session = await openSession(host);
+  ({ host, session, running } = await holdSession());
 });
 afterEach(() => {
   expect(host.failures).toEqual([]);
   host.close();
 });
 
-const objectStub = () => env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${session.id}`));
+const objectStub = () => sessionObject(session.id);
 const double = () => host.session(session.id);
 
 async function relink(): Promise<void> {
@@ -54,10 +52,7 @@ const LOSSES = {
   },
 };
 
-/** Everything that was said before is kept: what is lost is the object, not a frame on its way. */
-async function settled(): Promise<void> {
-  await host.until(() => double().ackedSeq === double().lastSeq);
-}
+const settled = () => allKept(host, session);
 
 /** One call, told of event by event; `between` comes after each of them. */
 async function play(between: (event: number) => Promise<void>) {
@@ -120,7 +115,7 @@ describe.each(Object.entries(LOSSES))('F19: with %s', (_name, lose) => {
   test('after each event of a call, all that is said of it is as without', async () => {
     const expected = await faultFree();
     expect(expected.answers.result).toMatchObject({ status: 'succeeded', value: '42' });
-    running = [];
+    running.length = 0;
     session = await openSession(host);
     const lost = await play(lose);
     expect(lost.answers).toEqual(expected.answers);
@@ -129,7 +124,7 @@ describe.each(Object.entries(LOSSES))('F19: with %s', (_name, lose) => {
   test('after any one event of a call, all that is said of it is as without', async () => {
     const expected = await faultFree();
     for (let at = 0; at < expected.events; at += 1) {
-      running = [];
+      running.length = 0;
       session = await openSession(host);
       const lost = await play(async (event) => {
         if (event === at) await lose();

@@ -1,11 +1,10 @@
 import { runInDurableObject } from 'cloudflare:test';
-import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import * as z from 'zod';
 import { egressClaim, NetworkSchema } from '../../../../shared/network.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
-import { call, caller, openSession } from '../../harness/sessions.ts';
+import { call, caller, openSession, sessionObject } from '../../harness/sessions.ts';
 
 const SECRET = 'Bearer sk-0123456789abcdef';
 const network = NetworkSchema.parse({
@@ -53,9 +52,8 @@ test('a session without a network has none in its grants', async () => {
 test('the secrets of a session are kept sealed, and not longer than the session', async () => {
   const session = await openSession(host, { network });
   const stored = (): Promise<string> =>
-    runInDurableObject(
-      env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${session.id}`)),
-      (_object, state) => JSON.stringify(state.storage.sql.exec('SELECT facts FROM session').toArray()),
+    runInDurableObject(sessionObject(session.id), (_object, state) =>
+      JSON.stringify(state.storage.sql.exec('SELECT facts FROM session').toArray()),
     );
   const sealed = z.string().parse(/"secrets\\":\\"([^"\\]+)/.exec(await stored())?.[1]);
   expect(await stored()).not.toContain('0123456789abcdef');

@@ -1,32 +1,27 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test';
-import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
-import { type HostDouble, startAmong } from '../../../fixtures/host-double/host-double.ts';
+import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../../fixture-issuer.ts';
 import { api, problemIn } from '../../harness/api.ts';
 import { assembled, EventReader, events, executeStream } from '../../harness/event-reader.ts';
 import { eventually } from '../../harness/eventually.ts';
-import { connectFakeHost } from '../../harness/fake-host.ts';
-import { call, caller, openSession, type TestSession } from '../../harness/sessions.ts';
+import { holdSession } from '../../harness/held-session.ts';
+import { call, caller, sessionObject, type TestSession } from '../../harness/sessions.ts';
 
 let host: HostDouble;
 let session: TestSession;
 let running: ExecutionDouble[];
 
 beforeEach(async () => {
-  running = [];
-  host = await connectFakeHost({
-    script: startAmong(running),
-  });
-  session = await openSession(host);
+  ({ host, session, running } = await holdSession((execution) => execution.started()));
 });
 afterEach(() => {
   vi.useRealTimers();
   host.close();
 });
 
-const objectStub = () => env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${session.id}`));
+const objectStub = () => sessionObject(session.id);
 const acts = () => host.commands.map(({ claims }) => claims.act).filter((act) => act !== 'attach');
 
 async function start(command: string, body: Record<string, unknown> = {}): Promise<ExecutionDouble> {

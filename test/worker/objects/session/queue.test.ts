@@ -1,20 +1,16 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MAX_QUEUED_EXECUTIONS } from '../../../../shared/limits.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
-import { type HostDouble, startAmong } from '../../../fixtures/host-double/host-double.ts';
-import { connectFakeHost } from '../../harness/fake-host.ts';
-import { call, caller, openSession, type TestSession, WHOLE_CHAIN } from '../../harness/sessions.ts';
+import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
+import { holdSession } from '../../harness/held-session.ts';
+import { call, caller, type TestSession, WHOLE_CHAIN } from '../../harness/sessions.ts';
 
 let host: HostDouble;
 let session: TestSession;
 let running: ExecutionDouble[];
 
 beforeEach(async () => {
-  running = [];
-  host = await connectFakeHost({
-    script: startAmong(running),
-  });
-  session = await openSession(host);
+  ({ host, session, running } = await holdSession((execution) => execution.started()));
 });
 afterEach(() => host.close());
 

@@ -1,5 +1,4 @@
 import { evictDurableObject } from 'cloudflare:test';
-import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import {
   INLINE_HEAD_BYTES,
@@ -11,21 +10,19 @@ import {
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { assembled, EventReader, events, executeStream, type ReadEvent } from '../../harness/event-reader.ts';
-import { connectFakeHost } from '../../harness/fake-host.ts';
-import { call, caller, openSession, type TestSession } from '../../harness/sessions.ts';
+import { allKept, holdSession } from '../../harness/held-session.ts';
+import { call, caller, sessionObject, type TestSession } from '../../harness/sessions.ts';
 
 let host: HostDouble;
 let session: TestSession;
 let running: ExecutionDouble[];
 
 beforeEach(async () => {
-  running = [];
-  host = await connectFakeHost({ script: (execution) => void running.push(execution) });
-  session = await openSession(host);
+  ({ host, session, running } = await holdSession());
 });
 afterEach(() => host.close());
 
-const objectStub = () => env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${session.id}`));
+const objectStub = () => sessionObject(session.id);
 
 async function current(): Promise<ExecutionDouble> {
   await host.until(() => running.length > 0);
@@ -34,10 +31,7 @@ async function current(): Promise<ExecutionDouble> {
   return execution;
 }
 
-async function settled(): Promise<void> {
-  const double = host.session(session.id);
-  await host.until(() => double.ackedSeq === double.lastSeq);
-}
+const settled = () => allKept(host, session);
 
 async function finished(write: (execution: ExecutionDouble) => Promise<void>): Promise<string> {
   host.script = async (execution) => {

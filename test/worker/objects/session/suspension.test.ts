@@ -20,6 +20,7 @@ import {
   call,
   caller,
   openSession,
+  sessionObject,
   sessionStub,
   type TestSession,
   WHOLE_CHAIN,
@@ -49,7 +50,7 @@ afterEach(async () => {
   for (const connected of hosts.splice(0)) connected.close();
 });
 
-const objectStub = () => env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${session.id}`));
+const objectStub = () => sessionObject(session.id);
 const indexStub = () => env.SNAPSHOT_INDEX.get(env.SNAPSHOT_INDEX.idFromName(caller.tenant));
 
 async function view() {
@@ -298,7 +299,7 @@ describe('a suspended session', () => {
 
   test('is made so by itself where it was asked for, once nothing is going on', async () => {
     const idle = await openSession(host, { suspend_after_idle_s: 30 });
-    const stub = env.SESSION.get(env.SESSION.idFromName(`${caller.tenant}:${idle.id}`));
+    const stub = sessionObject(idle.id);
     await runDurableObjectAlarm(stub);
     expect(await idle.stub.describe(caller)).toMatchObject({ value: { state: 'running' } });
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 31_000 });
