@@ -1,138 +1,38 @@
-/** Webhooks and callbacks: who is told what, signed, tried again, and never in the way of what they tell of. */
-import { createExecutionContext, runDurableObjectAlarm } from 'cloudflare:test';
+/** Webhooks: who is told what, signed, and never in the way of what they tell of. */
+import { createExecutionContext } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { ProgramSchema } from '../../../shared/code-mode.ts';
-import { type Event, EventSchema } from '../../../shared/event.ts';
-import { ExecutionSchema } from '../../../shared/execution.ts';
+import { describe, expect, test, vi } from 'vitest';
 import { newId } from '../../../shared/ids.ts';
-import { isTerminal } from '../../../shared/lifecycle.ts';
-import { SessionSchema } from '../../../shared/session.ts';
 import {
   CreatedWebhookSchema,
   CreateWebhookSchema,
-  MAX_WAITING_DELIVERIES,
   WebhookListSchema,
   WebhookPingSchema,
-  WebhookSchema,
 } from '../../../shared/webhook.ts';
-import { WorkflowSchema } from '../../../shared/workflow.ts';
 import { createApp } from '../../../worker/app.ts';
 import { configurationOf } from '../../../worker/configuration.ts';
 import type { Env } from '../../../worker/env.ts';
-import { MAX_ATTEMPTS, waitAfter } from '../../../worker/webhooks/schedule.ts';
 import { sealWebhookSecrets } from '../../../worker/webhooks/secrets.ts';
 import { newWebhookSecret } from '../../../worker/webhooks/signature.ts';
-import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
-import { connectFakeHost } from '../harness/fake-host.ts';
-import { SessionEventReader } from '../harness/session-events.ts';
 import { ORIGIN } from '../issuer-bindings.ts';
-import { Internet } from '../sources/stand-ins.ts';
-import { isSignedBy, type Received, Receiver, silent } from './receiver.ts';
+import {
+  at,
+  create,
+  DAY_MS,
+  host,
+  internet,
+  open,
+  receiver,
+  shell,
+  tenant,
+  token,
+  useHookedTenant,
+} from './hooked-tenant.ts';
+import { isSignedBy, Receiver } from './receiver.ts';
 
-let host: HostDouble;
-let internet: Internet;
-let receiver: Receiver;
-let tenant: string;
-let tenants = 0;
-/** How far the time of the test is ahead. */
-let aheadMs = 0;
-
-const token = (sub = 'alice', of = tenant) => tokenOf({ claims: { tenant: of, sub } });
-
-beforeEach(async () => {
-  aheadMs = 0;
-  tenants += 1;
-  tenant = `hooked-${tenants}`;
-  internet = new Internet();
-  internet.start();
-  receiver = new Receiver(internet, `hooks-${tenants}.example.com`);
-  host = await connectFakeHost();
-});
-afterEach(() => {
-  vi.useRealTimers();
-  vi.restoreAllMocks();
-  host.close();
-});
-
-async function create(body: object = {}, of = tenant) {
-  const answer = await api('POST', '/v1/webhooks', {
-    token: await token('alice', of),
-    body: { url: receiver.url, ...body },
-  });
-  expect(answer.status, answer.text).toBe(201);
-  return CreatedWebhookSchema.parse(answer.json);
-}
-
-async function read(webhookId: string) {
-  const answer = await api('GET', `/v1/webhooks/${webhookId}`, { token: await token() });
-  return WebhookSchema.parse(answer.json);
-}
-
-async function open(body: object = {}, sub = 'alice'): Promise<string> {
-  const made = await api('POST', '/v1/sessions', { token: await token(sub), body });
-  return SessionSchema.parse(made.json).session_id;
-}
-
-async function shell(sessionId: string, more: object = {}) {
-  const body = { tool_name: 'shell', arguments: { command: 'x' }, ...more };
-  const answer = await api('POST', `/v1/sessions/${sessionId}/execute`, { token: await token(), body });
-  expect(answer.status, answer.text).toBeLessThan(300);
-  return ExecutionSchema.parse(answer.json);
-}
-
-function at(received: readonly Received[], index: number): Received {
-  const found = received[index];
-  if (found === undefined) throw new Error(`there is no message ${index}`);
-  return found;
-}
-
-function finishedEvent(sessionId: string, n: number): Event {
-  const data = {
-    session_id: sessionId,
-    execution_id: newId('exe'),
-    tool_name: 'shell',
-    status: 'succeeded',
-    exit_code: 0,
-    signal: null,
-    reason: null,
-    error: null,
-    state_lost: false,
-    stdout_bytes: 0,
-    stderr_bytes: 0,
-    started_at: null,
-    finished_at: null,
-    duration_ms: null,
-  };
-  const head = { id: newId('evt'), n, type: 'execution.finished', timestamp: new Date().toISOString() };
-  return EventSchema.parse({ ...head, data });
-}
-
-/** In one message of the queue. */
-async function sendEvents(sessionId: string, events: readonly Event[]): Promise<void> {
-  const outgoing = events.map((event) => ({ event, callback: null }));
-  const origin = { kind: 'session', sessionId } as const;
-  await env.NOTICES.send(
-    { kind: 'events', tenant, origin, labels: {}, events: outgoing },
-    { contentType: 'json' },
-  );
-}
-
-function passTime(ms: number): void {
-  vi.useRealTimers();
-  aheadMs += ms;
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + aheadMs });
-}
-
-/** So much later the object looks at what is due. */
-async function later(ms: number): Promise<void> {
-  passTime(ms);
-  await runDurableObjectAlarm(env.WEBHOOKS.get(env.WEBHOOKS.idFromName(tenant)));
-}
-
-const DAY_MS = 86_400_000;
+useHookedTenant();
 
 describe('a webhook', () => {
   test('shows its secret once, and is found, listed, replaced and removed', async () => {
@@ -324,175 +224,6 @@ describe('a webhook', () => {
     expect(receiver.received).toHaveLength(1);
   });
 
-  test('is tried again after a 500 with the same id, and then is as it was', async () => {
-    const { webhook_id, secret } = await create({ events: ['execution.finished'] });
-    receiver.answers = [() => new Response('a secret of theirs', { status: 500 })];
-    await shell(await open());
-    await vi.waitFor(async () => expect((await read(webhook_id)).waiting).toBe(1), { timeout: 10_000 });
-    const failed = await read(webhook_id);
-    expect(failed).toMatchObject({
-      status: 'active',
-      last_error: { message: 'it was answered 500', status_code: 500 },
-    });
-    await later(10_000);
-    await vi.waitFor(async () => expect((await read(webhook_id)).waiting).toBe(0), { timeout: 10_000 });
-    expect(await read(webhook_id)).toMatchObject({ status: 'active', last_error: null });
-    const ids = receiver.received.map(({ id }) => id);
-    expect(ids).toEqual([ids[0], ids[0]]);
-    expect(await isSignedBy(secret, at(receiver.received, 0))).toBe(true);
-  });
-
-  test('is failing when a message was given up, and active again with the next that arrives', async () => {
-    const { webhook_id } = await create({ events: ['execution.finished'] });
-    receiver.always = () => new Response(null, { status: 503 });
-    const sessionId = await open();
-    await shell(sessionId);
-    let lastAt: string | undefined;
-    for (let attempts = 1; attempts <= MAX_ATTEMPTS; attempts += 1) {
-      if (attempts > 1) await later(waitAfter(attempts - 1, 1) ?? 0);
-      await vi.waitFor(
-        async () => {
-          const { last_error } = await read(webhook_id);
-          expect(last_error?.at).toBeDefined();
-          expect(last_error?.at).not.toBe(lastAt);
-          lastAt = last_error?.at;
-        },
-        { timeout: 10_000 },
-      );
-      expect(receiver.received).toHaveLength(attempts);
-    }
-    expect(await read(webhook_id)).toMatchObject({ status: 'failing', waiting: 0 });
-    expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(1);
-    receiver.always = undefined;
-    const ping = await api('POST', `/v1/webhooks/${webhook_id}/ping`, { token: await token() });
-    expect(WebhookPingSchema.parse(ping.json)).toMatchObject({ delivered: true, status_code: 204 });
-    expect(await read(webhook_id)).toMatchObject({ status: 'active', last_error: null });
-  }, 60_000);
-
-  test('that fails again and again is tried once in half a minute, however much waits', async () => {
-    const sessionId = await open();
-    const { webhook_id } = await create({ events: ['execution.finished'] });
-    const witness = new Receiver(internet, 'witness.example.com');
-    await create({ url: witness.url, events: ['execution.finished'] });
-    receiver.always = () => new Response(null, { status: 503 });
-    const failed = { delivered: false, statusCode: 503, message: 'failed', isGone: false } as const;
-    await env.WEBHOOKS.getByName(tenant).settle(
-      tenant,
-      Array.from({ length: 120 }, (_, index) => ({
-        event: finishedEvent(sessionId, index + 1),
-        target: { webhookId: webhook_id },
-        outcome: index < 5 ? failed : 'held',
-      })),
-    );
-    await later(60_000);
-    for (let count = 0; count < 3; count += 1) await later(1);
-    await sendEvents(sessionId, [finishedEvent(sessionId, 121)]);
-    await vi.waitFor(() => expect(witness.received).toHaveLength(1), { timeout: 10_000 });
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
-    await later(30_000);
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(2), { timeout: 10_000 });
-  });
-
-  test('is not sent what has waited for more than a day', async () => {
-    const sessionId = await open();
-    const { webhook_id } = await create({ events: ['execution.finished'] });
-    const target = { webhookId: webhook_id };
-    const settled = [1, 2].map((n) => ({
-      event: finishedEvent(sessionId, n),
-      target,
-      outcome: 'held' as const,
-    }));
-    await env.WEBHOOKS.getByName(tenant).settle(tenant, settled);
-    expect(await read(webhook_id)).toMatchObject({ status: 'active', waiting: 2 });
-    await later(31 * 3_600_000);
-    expect(await read(webhook_id)).toMatchObject({ status: 'failing', waiting: 0 });
-    expect(receiver.received).toEqual([]);
-  });
-
-  test('has room for what waits for it, however many callbacks wait', async () => {
-    const sessionId = await open();
-    const { webhook_id } = await create({ events: ['execution.finished'] });
-    const webhooks = env.WEBHOOKS.getByName(tenant);
-    const callback = { url: receiver.url, secret: 'sealed', holder: 'holder' };
-    // A line for each that is given up; and none of them is due before the test is over.
-    vi.spyOn(console, 'warn').mockImplementation(() => {});
-    passTime(3_600_000);
-    for (let chunk = 0; chunk < 4; chunk += 1) {
-      const settled = Array.from({ length: MAX_WAITING_DELIVERIES / 4 }, (_, index) => ({
-        event: finishedEvent(sessionId, index + 1),
-        target: { callback },
-        outcome: 'held' as const,
-      }));
-      await webhooks.settle(tenant, settled);
-    }
-    const event = finishedEvent(sessionId, 1);
-    await webhooks.settle(tenant, [{ event, target: { webhookId: webhook_id }, outcome: 'held' }]);
-    expect(await read(webhook_id)).toMatchObject({ status: 'active', waiting: 1 });
-  }, 60_000);
-
-  test('is disabled by a 410, with all that waits for it', async () => {
-    const { webhook_id } = await create({ events: ['execution.finished'] });
-    receiver.answers = [() => new Response(null, { status: 410 })];
-    const sessionId = await open();
-    await shell(sessionId);
-    await vi.waitFor(async () => expect((await read(webhook_id)).status).toBe('disabled'), {
-      timeout: 10_000,
-    });
-    expect(await read(webhook_id)).toMatchObject({ enabled: false, waiting: 0 });
-    const witness = new Receiver(internet, 'witness.example.com');
-    await create({ url: witness.url, events: ['execution.finished'] });
-    await shell(sessionId);
-    await vi.waitFor(() => expect(witness.received).toHaveLength(1), { timeout: 10_000 });
-    expect(receiver.received).toHaveLength(1);
-  });
-
-  test('is followed nowhere', async () => {
-    const { webhook_id } = await create({ events: ['execution.finished'] });
-    receiver.answers = [
-      () => new Response(null, { status: 307, headers: { location: 'https://169.254.169.254/' } }),
-    ];
-    await shell(await open());
-    await vi.waitFor(
-      async () =>
-        expect((await read(webhook_id)).last_error?.message).toBe(
-          'it was answered 307: no redirect is followed',
-        ),
-      { timeout: 10_000 },
-    );
-    expect(internet.requests.map(({ url }) => new URL(url).host)).toEqual([receiver.host]);
-  });
-
-  test('that hangs keeps neither the session nor another webhook waiting', async () => {
-    const slow = new Receiver(internet, 'slow.example.com');
-    slow.always = silent;
-    await create({ url: slow.url, events: ['execution.finished'] });
-    await create({ events: ['execution.finished'] });
-    const sessionId = await open();
-    const sinceMs = performance.now();
-    for (let count = 0; count < 5; count += 1) await shell(sessionId);
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(5), { timeout: 9_000 });
-    expect(performance.now() - sinceMs).toBeLessThan(9_000);
-    expect(slow.received.length).toBeGreaterThan(0);
-  }, 20_000);
-
-  test('that takes its time is sent later what it had no time for', async () => {
-    const sessionId = await open();
-    const { webhook_id } = await create({ events: ['execution.finished'] });
-    receiver.always = () => {
-      // Longer than a batch may take.
-      passTime(16_000);
-      return new Response(null, { status: 204 });
-    };
-    const events = Array.from({ length: 8 }, (_, index) => finishedEvent(sessionId, index + 1));
-    await sendEvents(sessionId, events);
-    await vi.waitFor(async () => expect((await read(webhook_id)).waiting).toBe(4), { timeout: 10_000 });
-    expect(receiver.received).toHaveLength(4);
-    receiver.always = undefined;
-    await later(30_000);
-    await vi.waitFor(async () => expect((await read(webhook_id)).waiting).toBe(0), { timeout: 10_000 });
-    expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(8);
-  });
-
   test('is signed with both secrets while a rotation goes on, and then with the new one', async () => {
     const { webhook_id, secret: former } = await create({ events: ['execution.finished'] });
     const rotate = async (body: object) => {
@@ -537,124 +268,4 @@ describe('a webhook', () => {
     expect(receiver.of('execution.finished')).toHaveLength(1);
     expect(receiver.of('session.created')).toHaveLength(0);
   });
-});
-
-describe('a callback', () => {
-  const secret = newWebhookSecret();
-
-  test('tells the end of a detached call, and of no other', async () => {
-    const sessionId = await open();
-    const detached = await shell(sessionId, { detach: true, callback: { url: receiver.url, secret } });
-    await shell(sessionId);
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
-    const message = at(receiver.received, 0);
-    expect(await isSignedBy(secret, message)).toBe(true);
-    expect(message.event).toMatchObject({
-      type: 'execution.finished',
-      data: { execution_id: detached.execution_id, session_id: sessionId, status: 'succeeded' },
-    });
-    const shown = await api('GET', `/v1/sessions/${sessionId}/executions/${detached.execution_id}`, {
-      token: await token(),
-    });
-    expect(shown.text).not.toContain(secret);
-    expect(shown.text).not.toContain(receiver.host);
-  });
-
-  test('is tried again like any message', async () => {
-    receiver.answers = [() => new Response(null, { status: 500 })];
-    const sessionId = await open();
-    await shell(sessionId, { detach: true, callback: { url: receiver.url, secret } });
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
-    await vi.waitFor(
-      async () => {
-        await later(10_000);
-        expect(receiver.received).toHaveLength(2);
-      },
-      { timeout: 10_000 },
-    );
-    const ids = receiver.received.map(({ id }) => id);
-    expect(ids[0]).toBe(ids[1]);
-  });
-
-  test('tells the end of a detached program', async () => {
-    const sessionId = await open();
-    const answer = await api('POST', `/v1/sessions/${sessionId}/programs`, {
-      token: await token(),
-      body: { language: 'python', code: '1', detach: true, callback: { url: receiver.url, secret } },
-    });
-    const { program_id } = ProgramSchema.parse(answer.json);
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
-    expect(receiver.received[0]?.event.data).toMatchObject({ execution_id: program_id });
-  });
-
-  test('tells the end of a workflow, as webhooks do', async () => {
-    const hooks = new Receiver(internet, 'workflows.example.com');
-    await create({ url: hooks.url, events: ['workflow.finished'] });
-    const answer = await api('POST', '/v1/workflows', {
-      token: await token(),
-      body: {
-        name: 'nightly',
-        tasks: { one: { tool_name: 'shell', arguments: { command: 'x' } } },
-        callback: { url: receiver.url, secret },
-      },
-    });
-    const { workflow_id } = WorkflowSchema.parse(answer.json);
-    await vi.waitFor(() => expect([receiver.received.length, hooks.received.length]).toEqual([1, 1]), {
-      timeout: 20_000,
-    });
-    const message = at(receiver.received, 0);
-    expect(await isSignedBy(secret, message)).toBe(true);
-    expect(message.event).toMatchObject({
-      type: 'workflow.finished',
-      data: { workflow_id, name: 'nightly', status: 'succeeded', reason: null },
-    });
-    expect(hooks.received[0]?.id).toBe(message.id);
-  }, 30_000);
-
-  const good = { url: 'https://hooks.example.com/hook', secret };
-  test.each([
-    ['without detach', { callback: good }, 'body.callback'],
-    [
-      'to a private address',
-      { detach: true, callback: { ...good, url: 'https://10.0.0.1/' } },
-      'body.callback.url',
-    ],
-    [
-      'to this gateway',
-      { detach: true, callback: { ...good, url: `${ORIGIN}/v1/execute` } },
-      'body.callback.url',
-    ],
-    ['without a secret', { detach: true, callback: { url: good.url } }, 'body.callback.secret'],
-    [
-      'with a short secret',
-      { detach: true, callback: { ...good, secret: 'whsec_AAAA' } },
-      'body.callback.secret',
-    ],
-    ['with more than that', { detach: true, callback: { ...good, headers: {} } }, 'body.callback.headers'],
-  ])('%s is refused, and nothing runs', async (_name, more, path) => {
-    const sessionId = await open();
-    const call = { tool_name: 'shell', arguments: { command: 'x' }, ...more };
-    const program = { language: 'python', code: '1', ...more };
-    for (const [route, body] of [
-      ['execute', call],
-      ['programs', program],
-    ] as const) {
-      const answer = await api('POST', `/v1/sessions/${sessionId}/${route}`, { token: await token(), body });
-      expect(problemIn(answer).violations?.[0]?.path).toBe(path);
-    }
-    const listed = await api('GET', `/v1/sessions/${sessionId}/executions`, { token: await token() });
-    expect(listed.json).toMatchObject({ executions: [] });
-  });
-});
-
-test('a message says nothing that the session’s own stream does not', async () => {
-  await create({ events: ['execution.finished'] });
-  const sessionId = await open();
-  const { status } = await shell(sessionId);
-  expect(isTerminal(status)).toBe(true);
-  await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
-  const [message] = receiver.received;
-  const reader = await SessionEventReader.open(sessionId, await token());
-  expect((await reader.until('execution.finished')).event).toEqual(message?.event);
-  await reader.cancel();
 });

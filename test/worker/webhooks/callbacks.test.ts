@@ -1,0 +1,142 @@
+import { describe, expect, test, vi } from 'vitest';
+import { ProgramSchema } from '../../../shared/code-mode.ts';
+import { isTerminal } from '../../../shared/lifecycle.ts';
+import { WorkflowSchema } from '../../../shared/workflow.ts';
+import { newWebhookSecret } from '../../../worker/webhooks/signature.ts';
+import { api, problemIn } from '../harness/api.ts';
+import { SessionEventReader } from '../harness/session-events.ts';
+import { ORIGIN } from '../issuer-bindings.ts';
+import {
+  at,
+  create,
+  internet,
+  later,
+  open,
+  receiver,
+  shell,
+  token,
+  useHookedTenant,
+} from './hooked-tenant.ts';
+import { isSignedBy, Receiver } from './receiver.ts';
+
+useHookedTenant();
+
+describe('a callback', () => {
+  const secret = newWebhookSecret();
+
+  test('tells the end of a detached call, and of no other', async () => {
+    const sessionId = await open();
+    const detached = await shell(sessionId, { detach: true, callback: { url: receiver.url, secret } });
+    await shell(sessionId);
+    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
+    const message = at(receiver.received, 0);
+    expect(await isSignedBy(secret, message)).toBe(true);
+    expect(message.event).toMatchObject({
+      type: 'execution.finished',
+      data: { execution_id: detached.execution_id, session_id: sessionId, status: 'succeeded' },
+    });
+    const shown = await api('GET', `/v1/sessions/${sessionId}/executions/${detached.execution_id}`, {
+      token: await token(),
+    });
+    expect(shown.text).not.toContain(secret);
+    expect(shown.text).not.toContain(receiver.host);
+  });
+
+  test('is tried again like any message', async () => {
+    receiver.answers = [() => new Response(null, { status: 500 })];
+    const sessionId = await open();
+    await shell(sessionId, { detach: true, callback: { url: receiver.url, secret } });
+    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
+    await vi.waitFor(
+      async () => {
+        await later(10_000);
+        expect(receiver.received).toHaveLength(2);
+      },
+      { timeout: 10_000 },
+    );
+    const ids = receiver.received.map(({ id }) => id);
+    expect(ids[0]).toBe(ids[1]);
+  });
+
+  test('tells the end of a detached program', async () => {
+    const sessionId = await open();
+    const answer = await api('POST', `/v1/sessions/${sessionId}/programs`, {
+      token: await token(),
+      body: { language: 'python', code: '1', detach: true, callback: { url: receiver.url, secret } },
+    });
+    const { program_id } = ProgramSchema.parse(answer.json);
+    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
+    expect(receiver.received[0]?.event.data).toMatchObject({ execution_id: program_id });
+  });
+
+  test('tells the end of a workflow, as webhooks do', async () => {
+    const hooks = new Receiver(internet, 'workflows.example.com');
+    await create({ url: hooks.url, events: ['workflow.finished'] });
+    const answer = await api('POST', '/v1/workflows', {
+      token: await token(),
+      body: {
+        name: 'nightly',
+        tasks: { one: { tool_name: 'shell', arguments: { command: 'x' } } },
+        callback: { url: receiver.url, secret },
+      },
+    });
+    const { workflow_id } = WorkflowSchema.parse(answer.json);
+    await vi.waitFor(() => expect([receiver.received.length, hooks.received.length]).toEqual([1, 1]), {
+      timeout: 20_000,
+    });
+    const message = at(receiver.received, 0);
+    expect(await isSignedBy(secret, message)).toBe(true);
+    expect(message.event).toMatchObject({
+      type: 'workflow.finished',
+      data: { workflow_id, name: 'nightly', status: 'succeeded', reason: null },
+    });
+    expect(hooks.received[0]?.id).toBe(message.id);
+  }, 30_000);
+
+  const good = { url: 'https://hooks.example.com/hook', secret };
+  test.each([
+    ['without detach', { callback: good }, 'body.callback'],
+    [
+      'to a private address',
+      { detach: true, callback: { ...good, url: 'https://10.0.0.1/' } },
+      'body.callback.url',
+    ],
+    [
+      'to this gateway',
+      { detach: true, callback: { ...good, url: `${ORIGIN}/v1/execute` } },
+      'body.callback.url',
+    ],
+    ['without a secret', { detach: true, callback: { url: good.url } }, 'body.callback.secret'],
+    [
+      'with a short secret',
+      { detach: true, callback: { ...good, secret: 'whsec_AAAA' } },
+      'body.callback.secret',
+    ],
+    ['with more than that', { detach: true, callback: { ...good, headers: {} } }, 'body.callback.headers'],
+  ])('%s is refused, and nothing runs', async (_name, more, path) => {
+    const sessionId = await open();
+    const call = { tool_name: 'shell', arguments: { command: 'x' }, ...more };
+    const program = { language: 'python', code: '1', ...more };
+    for (const [route, body] of [
+      ['execute', call],
+      ['programs', program],
+    ] as const) {
+      const answer = await api('POST', `/v1/sessions/${sessionId}/${route}`, { token: await token(), body });
+      expect(problemIn(answer).violations?.[0]?.path).toBe(path);
+    }
+    const listed = await api('GET', `/v1/sessions/${sessionId}/executions`, { token: await token() });
+    expect(listed.json).toMatchObject({ executions: [] });
+  });
+});
+
+test('a message says nothing that the session’s own stream does not', async () => {
+  await create({ events: ['execution.finished'] });
+  const sessionId = await open();
+  const { status } = await shell(sessionId);
+  expect(isTerminal(status)).toBe(true);
+  await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
+  const [message] = receiver.received;
+  const reader = await SessionEventReader.open(sessionId, await token());
+  expect((await reader.until('execution.finished')).event).toEqual(message?.event);
+  await reader.cancel();
+});
