@@ -3,14 +3,14 @@ import type { Envelope } from '../../../shared/dsse.ts';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { Execution, ExecutionOutcome, StreamName } from '../../../shared/execution.ts';
 import type { Relay } from '../../../shared/grant.ts';
-import { newId } from '../../../shared/ids.ts';
 import { isTerminal, moveExecution, type TerminalStatus } from '../../../shared/lifecycle.ts';
-import { HOST_ANSWER_GRACE_MS, MAX_QUEUED_EXECUTIONS } from '../../../shared/limits.ts';
+import { MAX_QUEUED_EXECUTIONS } from '../../../shared/limits.ts';
 import type { Receipt } from '../../../shared/receipt.ts';
-import { BUILT_IN_TOOLS, ToolNameSchema } from '../../../shared/tool.ts';
+import { ToolNameSchema } from '../../../shared/tool.ts';
 import { logWarning } from '../log.ts';
 import { History } from './history.ts';
 import type { EventLogs } from './logs.ts';
+import { type Arguments, inheritedExecution, type NewPlace, newExecution } from './new-execution.ts';
 import type { ExecuteInput } from './port.ts';
 import type { ForkedProgram } from './programs/forked.ts';
 import { type ExecutionRecord, type GrantReference, isToBeSent } from './records.ts';
@@ -30,29 +30,11 @@ export interface ChainLink {
   usage: Receipt['usage'];
 }
 
-type KnownFromTheStart =
-  | 'executionId'
-  | 'tool'
-  | 'toolVersion'
-  | 'calledAs'
-  | 'argsSha256'
-  | 'timeoutMs'
-  | 'relay'
-  | 'stdin'
-  | 'encoding'
-  | 'requestId';
-
 interface End
   extends Pick<Partial<ExecutionOutcome>, 'exit_code' | 'signal' | 'error' | 'reason' | 'state_lost'> {
   status: TerminalStatus;
   outcome?: ExecutionOutcome;
   receipt?: ChainLink;
-}
-
-/** Arguments as they travel to the host: these bytes are hashed into the grant. */
-export interface Arguments {
-  text: string;
-  sha256: string;
 }
 
 /** How an execution is taken in. `storing`: its row is being written; what else of it belongs to the same write. */
@@ -138,26 +120,13 @@ export class Executions {
     if (queued >= MAX_QUEUED_EXECUTIONS) {
       return failure('queue_full', `${queued} executions wait in this session`, { retry_after_s: 1 });
     }
-    const nowMs = Date.now();
-    const record: ExecutionRecord = {
-      ...this.#blank(),
-      executionId: input.executionId ?? newId('exe'),
+    const record = newExecution(this.#place, {
+      input,
       tool: tool.data,
-      toolVersion: BUILT_IN_TOOLS[tool.data].version,
-      calledAs: input.calledAs ?? null,
-      parentId: input.parentId ?? null,
-      arguments: given.text,
-      argsSha256: given.sha256,
-      timeoutMs: input.body.timeout_ms,
+      arguments: given,
       relay,
-      stdin: input.body.stdin ?? (relay === 'full' || input.body.detach),
-      encoding: input.body.encoding,
-      idempotencyKey: input.idempotency?.key ?? null,
-      fingerprint: input.idempotency?.fingerprint ?? null,
-      requestId: input.requestId,
-      admitMs: Math.max(0, nowMs - input.admittedMs),
       rollback: this.#mayBeTakenBack(input),
-    };
+    });
     this.#rowless.set(record, storing);
     this.#add(record);
     return success(record);
@@ -165,73 +134,20 @@ export class Executions {
 
   /** Takes in a program of the session that this one was forked from; the host goes on with it. */
   inherit(program: ForkedProgram, executionId: string, grant: GrantReference): ExecutionRecord {
-    const { tool, toolVersion, calledAs, argsSha256, timeoutMs, leftMs } = program;
-    const nowMs = Date.now();
-    const record: ExecutionRecord = {
-      ...this.#blank(),
-      executionId,
-      tool,
-      toolVersion,
-      calledAs,
-      argsSha256,
-      timeoutMs,
-      relay: 'full',
-      stdin: program.stdin,
-      encoding: program.encoding,
-      requestId: program.requestId,
-      status: 'running',
-      grants: [grant],
-      sentAtMs: nowMs,
-      deadlineAtMs: nowMs + leftMs + HOST_ANSWER_GRACE_MS,
-      startedAt: new Date(nowMs).toISOString(),
-    };
+    const record = inheritedExecution(this.#place, { program, executionId, grant });
     this.#store.insertExecution(record);
     this.#add(record);
     return record;
+  }
+
+  get #place(): NewPlace {
+    return { n: this.#lastNumber + 1, epoch: this.#row.record.epoch };
   }
 
   #add(record: ExecutionRecord): void {
     this.#lastNumber = record.n;
     this.#open.push(record);
     this.#logs.begin(record);
-  }
-
-  /** The next one, of which nothing is known yet. */
-  #blank(): Omit<ExecutionRecord, KnownFromTheStart> {
-    return {
-      n: this.#lastNumber + 1,
-      parentId: null,
-      arguments: null,
-      status: 'queued',
-      idempotencyKey: null,
-      fingerprint: null,
-      epoch: this.#row.record.epoch,
-      grants: [],
-      createdAtMs: Date.now(),
-      sentAtMs: null,
-      deadlineAtMs: null,
-      startedAt: null,
-      finishedAt: null,
-      durationMs: null,
-      exitCode: null,
-      signal: null,
-      error: null,
-      reason: null,
-      stateLost: false,
-      stdoutBytes: 0,
-      stderrBytes: 0,
-      admitMs: 0,
-      placeMs: 0,
-      interruptRequested: false,
-      input: null,
-      truncated: false,
-      contentBytes: 0,
-      stored: null,
-      receiptSeq: null,
-      rollback: false,
-      rolledBack: false,
-      expired: false,
-    };
   }
 
   #mayBeTakenBack({ body }: ExecuteInput): boolean {
