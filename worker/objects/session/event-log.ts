@@ -12,11 +12,12 @@ import {
 } from '../../../shared/limits.ts';
 import { advance, beyond, joinBytes, joined, type PendingPiece } from './output-pieces.ts';
 import { OutputRing } from './output-ring.ts';
+import type { OutputExtent } from './output-rows.ts';
 import type { Outputs } from './outputs/outputs.ts';
 import type { ExecutionRecord, OutputPiece, PartPiece } from './records.ts';
 import type { ExecutionContent } from './result.ts';
 import { TAIL_ROWS_FROM } from './row-numbers.ts';
-import type { OutputExtent, SessionStore } from './store.ts';
+import type { SessionStore } from './store.ts';
 
 export type LoggedExecution = Pick<ExecutionRecord, 'n' | 'executionId' | 'sentAtMs' | 'timeoutMs'>;
 
@@ -102,7 +103,7 @@ export class EventLog {
     // With an eviction they went too, and come back.
     this.#hadReaders = !options.isNew;
     // A new execution has no rows: looking for them would cost as much as writing one.
-    const extent = options.isNew ? NOTHING_STORED : store.outputExtent(n);
+    const extent = options.isNew ? NOTHING_STORED : store.output.extent(n);
     this.#end = { stdout: extent.stdoutEnd, stderr: extent.stderrEnd };
     this.#nextRow = extent.nextRow;
     this.#nextTailRow = extent.nextTailRow;
@@ -207,9 +208,9 @@ export class EventLog {
   /** Writes what is pending. The caller has a transaction open. */
   flush(): void {
     for (const { tail, piece } of joined(this.#pending)) {
-      this.#store.insertOutput(this.n, tail ? this.#nextTailRow++ : this.#nextRow++, piece);
+      this.#store.output.insert(this.n, tail ? this.#nextTailRow++ : this.#nextRow++, piece);
     }
-    for (const part of this.#pendingParts) this.#store.insertPart(this.n, this.#nextPart++, part);
+    for (const part of this.#pendingParts) this.#store.output.insertPart(this.n, this.#nextPart++, part);
     const outputs = this.#pendingOutputs.map((piece) => ({ tail: false, piece }));
     if (outputs.length > 0) {
       this.#outputs.insert(
@@ -236,7 +237,7 @@ export class EventLog {
 
   /** Bytes of a stream as far as they are known without a hole from 0 on, rows and pending ones together. */
   wholeStream(stream: StreamName): Uint8Array {
-    const rows = this.#hasRows ? this.#store.allOutput(this.n) : [];
+    const rows = this.#hasRows ? this.#store.output.all(this.n) : [];
     const pieces: OutputPiece[] = [...rows, ...this.#pending.map(({ piece }) => piece)];
     const whole: Uint8Array[] = [];
     let end = 0;
@@ -284,7 +285,7 @@ export class EventLog {
 
   #readRows(position: ReaderPosition, maxBytes: number): OutputPiece[] {
     while (position.row < this.#nextRow) {
-      const rows = this.#store.outputRows(this.n, { from: position.row, to: TAIL_ROWS_FROM }, maxBytes);
+      const rows = this.#store.output.rows(this.n, { from: position.row, to: TAIL_ROWS_FROM }, maxBytes);
       position.row = (rows.at(-1)?.index ?? this.#nextRow - 1) + 1;
       const fresh = advance(position, rows);
       if (fresh.length > 0) return fresh;
@@ -299,7 +300,7 @@ export class EventLog {
     position.ring = next;
     const fresh = advance(position, pieces);
     if (fresh.length > 0 || !this.#ended) return fresh;
-    const rows = this.#store.outputRows(
+    const rows = this.#store.output.rows(
       this.n,
       { from: Math.max(position.tailRow, TAIL_ROWS_FROM), to: Number.MAX_SAFE_INTEGER },
       maxBytes,

@@ -39,8 +39,8 @@ export function executionSummary(
 export function executionView(record: ExecutionRecord, store: SessionStore, options: ViewOptions): Execution {
   const ended = isTerminal(record.status);
   const { pieces, parts } = options.content ?? {
-    pieces: store.allOutput(record.n),
-    parts: store.parts(record.n),
+    pieces: store.output.all(record.n),
+    parts: store.output.parts(record.n),
   };
   const stdout = inlineStream(pieces, 'stdout', record.stdoutBytes);
   const stderr = inlineStream(pieces, 'stderr', record.stderrBytes);

@@ -1,21 +1,18 @@
 /** SQL of the session object: the session, its executions, their output and the chain of receipts. */
 import * as z from 'zod';
 import { type Envelope, EnvelopeSchema } from '../../../shared/dsse.ts';
-import { StreamNameSchema } from '../../../shared/execution.ts';
 import { ensureSchema } from '../schema.ts';
+import { OutputRows } from './output-rows.ts';
 import { dropOutputs } from './outputs/store.ts';
 import {
   type ExecutionRecord,
   ExecutionRecordSchema,
   GrantReferenceSchema,
   json,
-  type OutputPiece,
-  type PartPiece,
-  PartPieceSchema,
   type SessionRecord,
   SessionRecordSchema,
 } from './records.ts';
-import { ROWS_PER_EXECUTION, TAIL_ROWS_FROM } from './row-numbers.ts';
+import { ROWS_PER_EXECUTION } from './row-numbers.ts';
 
 const SCHEMA = `
 CREATE TABLE IF NOT EXISTS session (
@@ -84,47 +81,19 @@ const COLUMNS_OF_SUMMARY = Object.keys(ExecutionRecordSchema.shape)
 const OPEN = `status IN ('queued', 'granted', 'running', 'waiting')`;
 const ENDED_BEFORE = `NOT (${OPEN}) AND createdAtMs < ?1 AND finishedAt < ?2`;
 
-const OutputRowSchema = z.object({
-  id: z.number(),
-  stream: StreamNameSchema,
-  offset: z.number(),
-  bytes: z.instanceof(ArrayBuffer).transform((buffer) => new Uint8Array(buffer)),
-});
-
 const FormerHostSchema = z.object({ hostId: z.string(), keyX: z.string() });
-
-export interface StoredOutput extends OutputPiece {
-  /** Number of the row within its execution. */
-  index: number;
-}
-
-export interface OutputExtent {
-  nextRow: number;
-  nextTailRow: number;
-  nextPart: number;
-  stdoutEnd: number;
-  stderrEnd: number;
-  windowBytes: number;
-}
-
-const OutputExtentSchema = z.object({
-  nextRow: z.number(),
-  nextTailRow: z.number(),
-  nextPart: z.number(),
-  stdoutEnd: z.number(),
-  stderrEnd: z.number(),
-  windowBytes: z.number(),
-}) satisfies z.ZodType<OutputExtent>;
 
 type Value = string | number | boolean | null | object;
 
 export class SessionStore {
+  readonly output: OutputRows;
   readonly #context: DurableObjectState;
   readonly #sql: SqlStorage;
 
   constructor(context: DurableObjectState) {
     this.#context = context;
     this.#sql = context.storage.sql;
+    this.output = new OutputRows(this.#sql);
     ensureSchema(context.storage, { name: 'session', statements: SCHEMA, newerColumns: NEWER_COLUMNS });
   }
 
@@ -216,75 +185,6 @@ export class SessionStore {
       .exec(`SELECT * FROM execution ${clause}`, ...bindings)
       .toArray()
       .map((row) => ExecutionRecordSchema.parse(row));
-  }
-
-  insertOutput(n: number, index: number, piece: OutputPiece): void {
-    this.#sql.exec(
-      'INSERT INTO output (id, stream, offset, bytes) VALUES (?, ?, ?, ?)',
-      n * ROWS_PER_EXECUTION + index,
-      piece.stream,
-      piece.offset,
-      piece.bytes,
-    );
-  }
-
-  /** Rows of an execution with numbers in [from, to), in order: as many as come to `maxBytes`, at least one. */
-  outputRows(n: number, range: { from: number; to: number }, maxBytes: number): StoredOutput[] {
-    const base = n * ROWS_PER_EXECUTION;
-    const rows: StoredOutput[] = [];
-    let bytes = 0;
-    const cursor = this.#sql.exec(
-      'SELECT id, stream, offset, bytes FROM output WHERE id >= ? AND id < ? ORDER BY id',
-      base + range.from,
-      // Beyond them lie the rows of the next execution.
-      base + Math.min(range.to, ROWS_PER_EXECUTION),
-    );
-    for (const raw of cursor) {
-      const { id, ...piece } = OutputRowSchema.parse(raw);
-      rows.push({ ...piece, index: id - base });
-      bytes += piece.bytes.length;
-      if (bytes >= maxBytes) break;
-    }
-    return rows;
-  }
-
-  allOutput(n: number): StoredOutput[] {
-    return this.outputRows(n, { from: 0, to: ROWS_PER_EXECUTION }, Number.POSITIVE_INFINITY);
-  }
-
-  /** What of an execution's output is kept: ends and bytes are those of the replay window. */
-  outputExtent(n: number): OutputExtent {
-    const base = n * ROWS_PER_EXECUTION;
-    const row = this.#sql
-      .exec(
-        `SELECT COALESCE(MAX(CASE WHEN id < ?2 THEN id END) + 1 - ?1, 0) AS nextRow,
-           COALESCE(MAX(CASE WHEN id >= ?2 THEN id END) + 1 - ?1, ?2 - ?1) AS nextTailRow,
-           COALESCE(MAX(CASE WHEN id < ?2 AND stream = 'stdout' THEN offset + LENGTH(bytes) END), 0) AS stdoutEnd,
-           COALESCE(MAX(CASE WHEN id < ?2 AND stream = 'stderr' THEN offset + LENGTH(bytes) END), 0) AS stderrEnd,
-           COALESCE(SUM(CASE WHEN id < ?2 THEN LENGTH(bytes) END), 0) AS windowBytes,
-           (SELECT COUNT(*) FROM part WHERE part.id >= ?1 AND part.id < ?3) AS nextPart
-         FROM output WHERE id >= ?1 AND id < ?3`,
-        base,
-        base + TAIL_ROWS_FROM,
-        base + ROWS_PER_EXECUTION,
-      )
-      .one();
-    return OutputExtentSchema.parse(row);
-  }
-
-  insertPart(n: number, index: number, part: PartPiece): void {
-    this.#insert('part', { id: n * ROWS_PER_EXECUTION + index, ...part });
-  }
-
-  parts(n: number): PartPiece[] {
-    return this.#sql
-      .exec(
-        'SELECT field, idx, mime, last, bytes FROM part WHERE id >= ? AND id < ? ORDER BY id',
-        n * ROWS_PER_EXECUTION,
-        (n + 1) * ROWS_PER_EXECUTION,
-      )
-      .toArray()
-      .map((row) => PartPieceSchema.parse(row));
   }
 
   addFormerHost(hostId: string, keyX: string): void {

@@ -95,14 +95,14 @@ describe('the history of a session', () => {
       const history = new History(store);
       for (let n = 1; n <= 70; n += 1) {
         store.insertExecution(ended(n, 4 * MIB));
-        store.insertOutput(n, 0, { stream: 'stdout', offset: 0, bytes: new Uint8Array(10) });
+        store.output.insert(n, 0, { stream: 'stdout', offset: 0, bytes: new Uint8Array(10) });
         history.ended(ended(n, 4 * MIB));
       }
       expect(store.contentBytes()).toBeLessThanOrEqual(256 * MIB);
       expect(store.execution(ended(1).executionId)).toMatchObject({ contentBytes: 0, truncated: true });
-      expect(store.allOutput(1)).toEqual([]);
+      expect(store.output.all(1)).toEqual([]);
       expect(store.execution(ended(70).executionId)).toMatchObject({ truncated: false });
-      expect(store.allOutput(70)).toHaveLength(1);
+      expect(store.output.all(70)).toHaveLength(1);
     });
   });
 });

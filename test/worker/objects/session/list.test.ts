@@ -45,7 +45,13 @@ describe('the list of executions', () => {
       const bytes = new Uint8Array(900_000).fill(0x61);
       for (let n = 1; n <= count; n += 1) {
         for (let index = 0; index < 4; index += 1) {
-          store.insertPart(n, index, { field: 'result', idx: index, mime: 'text/html', last: true, bytes });
+          store.output.insertPart(n, index, {
+            field: 'result',
+            idx: index,
+            mime: 'text/html',
+            last: true,
+            bytes,
+          });
         }
       }
     });
