@@ -7,6 +7,7 @@ import { isTerminal } from '../../shared/lifecycle.ts';
 import { readReceipt, verifyChain } from '../../shared/receipt-verify.ts';
 import { RegisteredToolSchema } from '../../shared/registered-tool.ts';
 import { SessionSchema } from '../../shared/session.ts';
+import { holdingProgram } from './holding-program.ts';
 import { useSession, useStack } from './stack.ts';
 import { until } from './until.ts';
 
@@ -48,28 +49,7 @@ function results(program: Program, answer: (n: number) => object): { id: string 
   return program.pending.map(({ id, arguments: args }) => ({ id, ...answer(Number(args.n)) }));
 }
 
-const HOLDS_MUCH = `
-import asyncio, hashlib, threading
-held = bytearray(b"x" * 100_000_000)
-lock = threading.Lock(); lock.acquire()
-steps = []
-def tick():
-    steps.append("begun")
-    lock.acquire()
-    steps.append("freed")
-thread = threading.Thread(target=tick); thread.start()
-def count():
-    n = 0
-    while True:
-        n += 1
-        yield n
-numbers = count(); next(numbers)
-print("before")
-answers = await asyncio.gather(*[tools.aio.people.ask(n=n) for n in range(5)])
-lock.release(); thread.join()
-print("after")
-(answers, next(numbers), steps, len(held), hashlib.sha256(held).hexdigest()[:8])
-`;
+const HOLDS_MUCH = holdingProgram();
 
 test('a program with memory, a lock, a thread and a generator waits frozen through a restart, and ends right', async () => {
   const waiting = await post('', { language: 'python', code: HOLDS_MUCH });

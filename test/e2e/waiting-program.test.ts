@@ -7,6 +7,7 @@ import { OperatorHostSchema } from '../../shared/host-api.ts';
 import { readReceipt, verifySessionReceipts } from '../../shared/receipt-verify.ts';
 import { RegisteredToolSchema } from '../../shared/registered-tool.ts';
 import { ApiClient, type SessionClient } from './client.ts';
+import { holdingProgram } from './holding-program.ts';
 import { useSecondHost } from './second-host.ts';
 import { useStack } from './stack.ts';
 import { until } from './until.ts';
@@ -20,31 +21,13 @@ const stack = useStack((folder) => {
 });
 const second = useSecondHost(stack);
 
-/** 100 MB, a lock that another thread waits for, an open generator, an open file, and five calls at once. */
-const PROGRAM = `
-import asyncio, hashlib, threading
-held = bytearray(b"x" * 100_000_000)
-lock = threading.Lock(); lock.acquire()
-steps = []
-def wait_for_lock():
-    steps.append("begun")
-    lock.acquire()
-    steps.append("freed")
-thread = threading.Thread(target=wait_for_lock); thread.start()
-def count():
-    n = 0
-    while True:
-        n += 1
-        yield n
-numbers = count(); next(numbers)
-log = open("log", "w+"); log.write("before\\n"); log.flush()
-print("before")
-answers = await asyncio.gather(*[tools.aio.people.ask(n=n, big=2**53 - 1 - n) for n in range(5)])
-lock.release(); thread.join()
-log.write("after\\n"); log.seek(0)
-print("after")
-(answers, next(numbers), steps, len(held), hashlib.sha256(held).hexdigest()[:8], log.read())
-`;
+/** It also has an open file. */
+const PROGRAM = holdingProgram({
+  question: 'n=n, big=2**53 - 1 - n',
+  begin: 'log = open("log", "w+"); log.write("before\\n"); log.flush()\n',
+  end: 'log.write("after\\n"); log.seek(0)\n',
+  value: ', log.read()',
+});
 
 test('it waits frozen, is suspended, outlives two gateways and its host, and makes its five calls once', {
   timeout: 400_000,
