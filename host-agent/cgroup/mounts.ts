@@ -10,6 +10,8 @@ export interface CgroupMounts {
 }
 
 export const V1_CONTROLLERS = ['memory', 'cpu', 'cpuacct', 'pids', 'freezer'] as const;
+/** `cpuset` bounds nothing of ours: runsc reads there how many CPUs there are, and starts nothing where it cannot. */
+export const V2_CONTROLLERS = ['cpu', 'cpuset', 'memory', 'pids'] as const;
 
 /** Reads the text of /proc/self/mountinfo. Where a hierarchy is mounted twice the first mount counts. */
 export function parseCgroupMounts(mountinfo: string): CgroupMounts {

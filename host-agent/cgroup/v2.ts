@@ -20,8 +20,7 @@ import {
   writeControl,
   writeControlIfThere,
 } from './control-file.ts';
-
-const CONTROLLERS = ['cpu', 'memory', 'pids'];
+import { V2_CONTROLLERS } from './mounts.ts';
 
 export class CgroupsV2 implements Cgroups {
   readonly version = 2;
@@ -31,6 +30,9 @@ export class CgroupsV2 implements Cgroups {
   constructor(mount: string, parent: string) {
     this.#mount = mount;
     this.#parent = requireParent(parent);
+    const there = (readControl(join(mount, 'cgroup.controllers')) ?? '').trim().split(/\s+/);
+    const missing = V2_CONTROLLERS.find((controller) => !there.includes(controller));
+    if (missing !== undefined) throw new Error(`the machine has no cgroup controller ${missing}`);
   }
 
   get thawFiles(): ThawFiles {
@@ -67,7 +69,7 @@ export class CgroupsV2 implements Cgroups {
       await mkdir(directory, { recursive: true });
       const file = join(directory, 'cgroup.subtree_control');
       const handed = (readControl(file) ?? '').split(/\s+/);
-      const missing = CONTROLLERS.filter((controller) => !handed.includes(controller));
+      const missing = V2_CONTROLLERS.filter((controller) => !handed.includes(controller));
       if (missing.length > 0) {
         writeControl(file, missing.map((controller) => `+${controller}`).join(' '));
       }

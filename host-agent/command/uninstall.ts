@@ -50,15 +50,16 @@ async function endSandboxes(layout: Layout): Promise<void> {
   try {
     const settings = await readSettings(settingsPath);
     const parent = settings.SANDGATE_CGROUP_PARENT ?? defaultCgroupParent(insideRoot(layout, hostDir));
-    const cgroups = await openCgroups(parent);
-    const groups = await cgroups.list();
-    for (const name of groups) cgroups.kill(name);
+    // On a machine that lacks them no sandbox has run since it was booted.
+    const cgroups = await openCgroups(parent).catch(() => undefined);
+    const groups = (await cgroups?.list()) ?? [];
+    for (const name of groups) cgroups?.kill(name);
     const mark = `--root=${hostDir}/runsc-root`;
     await endProcesses(mark);
-    for (const name of groups) await cgroups.remove(name);
-    await cgroups.removeParent();
+    for (const name of groups) await cgroups?.remove(name);
+    await cgroups?.removeParent();
     await unmountBelow(hostDir);
-    if ((await cgroups.list()).length > 0)
+    if (((await cgroups?.list()) ?? []).length > 0)
       throw new CommandFailure(`a control group below ${parent} cannot be removed`);
   } finally {
     await lock.value.release();

@@ -1,5 +1,5 @@
 /** Checks of the machine: kernel, control groups, what its processor leaks, and room. Pure: facts in, findings out. */
-import { type CgroupMounts, V1_CONTROLLERS } from '../../cgroup/mounts.ts';
+import { type CgroupMounts, V1_CONTROLLERS, V2_CONTROLLERS } from '../../cgroup/mounts.ts';
 import { type Finding, fail, pass, warn } from './finding.ts';
 
 const GIB = 1024 ** 3;
@@ -32,7 +32,7 @@ function isBelow([major = 0, minor = 0]: number[], [least = 0, leastMinor = 0]: 
 /** `v2Controllers`: the words of `cgroup.controllers` at the root of version 2. */
 export function checkCgroups(mounts: CgroupMounts, v2Controllers: readonly string[]): Finding {
   if (mounts.v1.has('memory')) {
-    const missing = [...V1_CONTROLLERS, 'freezer'].filter((name) => !mounts.v1.has(name));
+    const missing = V1_CONTROLLERS.filter((name) => !mounts.v1.has(name));
     if (missing.length === 0) return pass('cgroups', 'version 1');
     return fail(
       'cgroups',
@@ -43,12 +43,12 @@ export function checkCgroups(mounts: CgroupMounts, v2Controllers: readonly strin
   if (mounts.v2 === undefined) {
     return fail('cgroups', 'none are mounted', 'mount -t cgroup2 none /sys/fs/cgroup');
   }
-  const missing = ['cpu', 'memory', 'pids'].filter((name) => !v2Controllers.includes(name));
+  const missing = V2_CONTROLLERS.filter((name) => !v2Controllers.includes(name));
   if (missing.length === 0) return pass('cgroups', 'version 2');
   return fail(
     'cgroups',
     `version 2 without ${missing.join(', ')}`,
-    'boot with cgroup_enable=memory and without cgroup_disable, or leave the container that hides them',
+    'boot a kernel that has them, with cgroup_enable=memory and without cgroup_disable, or leave the container that hides them',
   );
 }
 

@@ -24,7 +24,10 @@ async function put(dir: string, files: Record<string, string>): Promise<void> {
 beforeEach(async () => {
   root = await mkdtemp(join(tmpdir(), 'cgroup2-'));
   group = join(root, 'sandgate-test', NAME);
-  await put(root, { 'cgroup.subtree_control': 'cpu memory pids\n' });
+  await put(root, {
+    'cgroup.controllers': 'cpuset cpu io memory hugetlb pids\n',
+    'cgroup.subtree_control': 'cpu memory pids\n',
+  });
   await put(join(root, 'sandgate-test'), { 'cgroup.subtree_control': '\n' });
   await put(group, {
     'cgroup.procs': '',
@@ -50,14 +53,23 @@ describe('CgroupsV2', () => {
 
   it('hands the controllers down and sets every limit', async () => {
     await cgroups().create(NAME, LIMITS);
-    expect(await readFile(join(root, 'sandgate-test', 'cgroup.subtree_control'), 'utf8')).toBe(
-      '+cpu +memory +pids',
-    );
+    const handed = (dir: string) => readFile(join(dir, 'cgroup.subtree_control'), 'utf8');
+    expect(await handed(root)).toMatch(/^\+cpuset/);
+    expect(await handed(join(root, 'sandgate-test'))).toBe('+cpu +cpuset +memory +pids');
     expect(await written('memory.max')).toMatch(/^536870912/);
     expect(await written('memory.swap.max')).toMatch(/^0/);
     expect(await written('cpu.max')).toMatch(/^150000 100000/);
     expect(await written('pids.max')).toMatch(/^1024/);
   });
+
+  it.each(['cpu', 'cpuset', 'memory', 'pids'])(
+    'is not opened on a machine without %s',
+    async (controller) => {
+      const others = ['cpu', 'cpuset', 'memory', 'pids'].filter((name) => name !== controller);
+      await writeFile(join(root, 'cgroup.controllers'), `${others.join(' ')}\n`);
+      expect(cgroups).toThrow(`the machine has no cgroup controller ${controller}`);
+    },
+  );
 
   it('does not set a limit that the kernel does not have', async () => {
     await rm(join(group, 'pids.max'));

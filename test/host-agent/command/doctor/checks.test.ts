@@ -57,8 +57,9 @@ describe('the checks of the machine', () => {
     ['all controllers of version 1', checkCgroups(v1(...ALL_V1), []), 'pass'],
     ['version 1 without pids', checkCgroups(v1('memory', 'cpu', 'cpuacct', 'freezer'), []), 'fail'],
     ['version 1 without freezer', checkCgroups(v1('memory', 'cpu', 'cpuacct', 'pids'), []), 'fail'],
-    ['all controllers of version 2', checkCgroups(v2Only, ['cpu', 'memory', 'pids', 'io']), 'pass'],
-    ['version 2 without memory', checkCgroups(v2Only, ['cpu', 'pids']), 'fail'],
+    ['all controllers of version 2', checkCgroups(v2Only, ['cpu', 'cpuset', 'memory', 'pids', 'io']), 'pass'],
+    ['version 2 without memory', checkCgroups(v2Only, ['cpu', 'cpuset', 'pids']), 'fail'],
+    ['version 2 without cpuset', checkCgroups(v2Only, ['cpu', 'memory', 'pids']), 'fail'],
     ['no control groups', checkCgroups({ ...v2Only, v2: undefined }, []), 'fail'],
     [
       'a processor with all leaks mitigated',
