@@ -11,6 +11,13 @@ const DRAIN_TIMEOUT_S = 120;
 const STOP_TIMEOUT_S = DRAIN_TIMEOUT_S + 60;
 const WATCHDOG_S = 60;
 
+/**
+ * Only the agent is systemd's to kill. Were the rest killed with an agent that died, so would be the process that thaws its
+ * sandboxes: by version 1 of cgroups a frozen process outlives SIGKILL, and systemd waits for it twice STOP_TIMEOUT_S before it
+ * starts the agent again. What is left ends by itself, or is removed by the next start or by `uninstall`.
+ */
+const KILL_MODE = 'process';
+
 /** Found by taking one after the other away. Without CAP_SYS_PTRACE, /proc must show other users' processes. */
 const CAPABILITIES = [
   'CAP_CHOWN',
@@ -52,7 +59,7 @@ RestartSec=2
 WatchdogSec=${WATCHDOG_S}
 TimeoutStartSec=120
 TimeoutStopSec=${STOP_TIMEOUT_S}
-KillMode=mixed
+KillMode=${KILL_MODE}
 LimitNOFILE=65536
 LimitCORE=0
 TasksMax=infinity

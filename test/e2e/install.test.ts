@@ -16,6 +16,7 @@ import { type Stack, startStack } from '../../scripts/development/stack.ts';
 import { locations } from '../../scripts/locations.ts';
 import { type Ended, PrivateMachine } from '../fixtures/private-machine.ts';
 import { ApiClient } from './client.ts';
+import { fillCache } from './machine-cache.ts';
 import { until } from './until.ts';
 
 const COMMAND = fileURLToPath(new URL('../../host-agent/sandgate-host.ts', import.meta.url));
@@ -37,13 +38,7 @@ beforeAll(async () => {
   const installation = await setUp(places, process.env, silentProgress);
   stack = await startStack({ locations: places, installation, port: 0, hostAgent: false });
   machine = await PrivateMachine.start();
-  // What can be made again is taken from this machine's cache: the test is not about the image.
-  await machine.run(['mkdir', '-p', `${STATE}/cache/images`]);
-  const image = installation.image.rootfsPath.replace(/\/rootfs$/, '');
-  await machine.run(['mkdir', '-p', `${STATE}/cache/images/python`]);
-  await machine.run(['cp', '-a', image, `${STATE}/cache/images/python/`]);
-  for (const part of ['runsc', 'guest'])
-    await machine.run(['cp', '-a', join(places.cacheDir, part), `${STATE}/cache/`]);
+  await fillCache(machine, installation, places.cacheDir);
 }, 600_000);
 
 afterAll(async () => {
