@@ -157,6 +157,9 @@ export const StreamEventSchema = z.discriminatedUnion('event', [
   /** What the MCP server that runs the call says of it meanwhile; not kept. */
   z.object({
     event: z.literal('progress'),
+    /** Of a call that the program made: which. */
+    id: z.string().optional(),
+    tool_name: z.string().optional(),
     progress: z.number(),
     total: z.number().nullable(),
     message: z.string().nullable(),

@@ -8,6 +8,7 @@ import type { TenantPrincipal } from '../identity/principal.ts';
 import { Refusal } from '../middleware/refusal.ts';
 import type { WaitingCall } from '../objects/approvals/port.ts';
 import { sessionCalls, UNSAFE } from '../routes/object-calls.ts';
+import type { EdgeProgress } from '../tools/edge-execution.ts';
 import { type ResolvedCall, resolveCall } from '../tools/resolve-call.ts';
 
 type Call = { tool_name: string; arguments: Record<string, unknown>; timeout_ms: number };
@@ -44,7 +45,15 @@ export async function makeApproved(
   const begun = await session((stub) => stub.beginEdgeCall(caller, edgeCall), UNSAFE);
   if (!begun.ok) return begun;
   onTaken();
-  const execution = finish(await performance.run(ids, new AbortController().signal));
+  let telling: Promise<unknown> = Promise.resolve();
+  const tell = (progress: EdgeProgress) => {
+    telling = session((stub) => stub.edgeCallProgressed(caller, executionId, progress), UNSAFE).catch(
+      () => undefined,
+    );
+  };
+  const execution = finish(await performance.run(ids, new AbortController().signal, tell));
+  // The end must not overtake it.
+  await telling;
   await session((stub) => stub.endEdgeCall(caller, execution), UNSAFE);
   return success(null);
 }

@@ -2,9 +2,7 @@
 import { failure, type Outcome } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { type AttendedCall, awaitCall } from '../routes/attended-call.ts';
-import { streamEvents } from '../routes/session-stream.ts';
-import { streamEventsOf } from './event-source.ts';
-import { OutputProgress } from './progress.ts';
+import { followOutput } from './follow-output.ts';
 import type { McpCallContext } from './tool.ts';
 
 export async function attend(
@@ -48,17 +46,8 @@ async function awaitWithProgress(
 ): Promise<Outcome<Execution>> {
   const accepted = await call.accepted();
   if (!accepted.ok) return accepted;
-  const progress = new OutputProgress(onProgress);
-  try {
-    const { execution_id: executionId } = accepted.value;
-    const opened = await streamEvents(call.session, { executionId, encoding: 'utf-8', lastEventId: null });
-    for await (const event of streamEventsOf(opened.body ?? new ReadableStream())) {
-      if (event.event === 'stdout' || event.event === 'stderr') progress.took(event.text);
-    }
-  } catch {
-    // A cut stream costs the progress, not the result.
-  } finally {
-    progress.close();
-  }
+  const followed = followOutput(call.session, accepted.value.execution_id, onProgress);
+  await followed.ended;
+  followed.close();
   return awaitCall(call);
 }

@@ -84,15 +84,15 @@ async function run(
   );
   const body = resolved.call;
   const { toApprove } = resolved;
-  if (toApprove !== undefined) {
-    if (session_id !== undefined)
-      return approvedOutcome(exchange, await ownSession(exchange, session_id), toApprove);
-    return failure('approval_required', `${name} needs an approval for each call: name a session_id`);
-  }
-  const idempotency = await keyOf(options, { name, args, timeout_ms }, context);
   const { onProgress: report } = context;
   const onProgress: OnEdgeProgress | undefined =
     report === undefined ? undefined : (progress) => report(progressOfServer(progress));
+  if (toApprove !== undefined) {
+    if (session_id !== undefined)
+      return approvedOutcome(exchange, await ownSession(exchange, session_id), toApprove, onProgress);
+    return failure('approval_required', `${name} needs an approval for each call: name a session_id`);
+  }
+  const idempotency = await keyOf(options, { name, args, timeout_ms }, context);
   if (session_id === undefined && resolved.performance !== undefined) {
     const sessionId = await newSessionId(exchange.configuration.tagKey, exchange.principal.tenant);
     const ids = { sessionId, executionId: newId('exe') };

@@ -20,6 +20,7 @@ import { beginProgram } from '../routes/begin-program.ts';
 import { SAFE } from '../routes/object-calls.ts';
 import { type OwnSession, ownSession } from '../routes/own-session.ts';
 import { IdempotencyKeySchema } from './call-options.ts';
+import { followOutput } from './follow-output.ts';
 import { ExecutionContentSchema, executionResult } from './result.ts';
 import type { McpCallContext, McpServerTool } from './tool.ts';
 import { jsonSchemaOf } from './tool-schema.ts';
@@ -110,8 +111,9 @@ export const programTools: readonly McpServerTool[] = [answerProgram, runProgram
 async function attended(
   session: OwnSession,
   programId: string,
-  { signal }: Pick<McpCallContext, 'signal'>,
+  { signal, onProgress }: Pick<McpCallContext, 'signal' | 'onProgress'>,
 ): Promise<CallToolResult> {
+  const followed = onProgress === undefined ? undefined : followOutput(session, programId, onProgress);
   const stop = () => {
     session.call((stub) => stub.interrupt(session.caller, programId), SAFE).catch(() => undefined);
   };
@@ -121,6 +123,7 @@ async function attended(
     return resultOf(unwrap(await session.call((stub) => stub.waitProgram(session.caller, programId), SAFE)));
   } finally {
     signal.removeEventListener('abort', stop);
+    followed?.close();
   }
 }
 

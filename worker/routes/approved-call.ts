@@ -3,6 +3,7 @@ import { failure, type Outcome, success } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
+import type { OnEdgeProgress } from '../tools/edge-execution.ts';
 import type { CallToApprove } from '../tools/resolve-call.ts';
 import { approvalCalls, SAFE, UNSAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
@@ -45,6 +46,7 @@ export async function approvedOutcome(
   exchange: Exchange<'tenant'>,
   session: OwnSession,
   call: CallToApprove,
+  onProgress?: OnEdgeProgress,
 ): Promise<Outcome<Execution>> {
   const asked = await askApproval(exchange, session, { call, idempotency: null, claims: true });
   if (!asked.ok) return asked;
@@ -55,7 +57,7 @@ export async function approvedOutcome(
   }
   const ended = isTerminal(status)
     ? success(asked.value)
-    : await endOfApproved(session, executionId, call.timeoutMs);
+    : await endOfApproved(session, executionId, { timeoutMs: call.timeoutMs, onProgress });
   if (ended.ok && isTerminal(ended.value.status)) {
     await approvalCalls(exchange.env, session.caller.tenant)((stub) => stub.claimed(executionId), SAFE);
   }
@@ -66,17 +68,27 @@ export async function approvedOutcome(
 export async function endOfApproved(
   session: OwnSession,
   executionId: string,
-  timeoutMs: number,
+  { timeoutMs, onProgress }: { timeoutMs: number; onProgress?: OnEdgeProgress | undefined },
 ): Promise<Outcome<Execution>> {
   const deadlineMs = Date.now() + timeoutMs;
+  let heard = 0;
   for (;;) {
     const waited = await session.call((stub) => stub.wait(session.caller, executionId), SAFE);
     // One that is made at the edge is only looked at.
-    const found = waited.ok
-      ? waited
-      : await session.call((stub) => stub.getExecution(session.caller, executionId), SAFE);
+    const found = waited.ok ? waited : await look();
     if (found.ok && isTerminal(found.value.status)) return found;
     if (Date.now() >= deadlineMs) return found;
     await new Promise((resolve) => setTimeout(resolve, LOOK_INTERVAL_MS));
+  }
+
+  async function look(): Promise<Outcome<Execution>> {
+    const found = await session.call((stub) => stub.waitCall(session.caller, executionId, 0), SAFE);
+    if (!found.ok) return found;
+    const { execution, progress } = found.value;
+    if (progress !== null && progress.at > heard) {
+      heard = progress.at;
+      onProgress?.(progress);
+    }
+    return success(execution);
   }
 }

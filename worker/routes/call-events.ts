@@ -14,7 +14,9 @@ import { isTerminal } from '../../shared/lifecycle.ts';
 import { SSE_HEARTBEAT_MS } from '../../shared/limits.ts';
 import { EVENT_STREAM_MEDIA_TYPE } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import type { AwaitedCall } from '../objects/session/port.ts';
 import { streamText } from '../objects/session/stream-text.ts';
+import type { EdgeProgress } from '../tools/edge-execution.ts';
 import { approvalCalls, SAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
 import type { Exchange } from './route.ts';
@@ -26,7 +28,10 @@ export interface EventsWanted {
   lastEventId: string | null;
 }
 
-type Standing = { at: 'session' } | { at: 'edge' | 'approval'; execution: Execution };
+type Standing =
+  | { at: 'session' }
+  | { at: 'edge'; execution: Execution; progress: AwaitedCall['progress'] }
+  | { at: 'approval'; execution: Execution };
 
 /** Undefined where the caller has no such call. */
 export async function callEvents(
@@ -47,6 +52,7 @@ async function* eventsOf(
   const events = new CallEvents(wanted);
   yield utf8(`: ${executionId}\nid: ${formatCursor(events.cursor)}\n\n`);
   let told = '';
+  let heard = 0;
   for (
     let at: Standing | undefined = first;
     at !== undefined;
@@ -63,9 +69,16 @@ async function* eventsOf(
       return;
     }
     const text = at.at === 'edge' ? events.started(execution) : events.waiting(execution);
-    yield utf8(text === told ? ': \n\n' : text);
+    const said = at.at === 'edge' && at.progress !== null && at.progress.at > heard ? at.progress : null;
+    const news = `${text === told ? '' : text}${said === null ? '' : events.progress(withoutPlace(said))}`;
+    yield utf8(news === '' ? ': \n\n' : news);
     told = text;
+    heard = said?.at ?? heard;
   }
+}
+
+function withoutPlace({ progress, total, message }: EdgeProgress): EdgeProgress {
+  return { progress, total, message };
 }
 
 /** Where the call stands now; undefined where there is none, or not one of the caller. */
@@ -77,7 +90,7 @@ async function standing(
   const ran = await call((stub) => stub.toolOf(caller, executionId), SAFE);
   if (ran.ok) return { at: 'session' };
   const edge = await call((stub) => stub.waitCall(caller, executionId, 0), SAFE);
-  if (edge.ok) return { at: 'edge', execution: edge.value };
+  if (edge.ok) return { at: 'edge', ...edge.value };
   if (edge.code !== 'not_found') unwrap(edge);
   const approvals = approvalCalls(exchange.env, caller.tenant);
   const waiting = await approvals((stub) => stub.find(caller, { sessionId, executionId }), SAFE);
@@ -94,7 +107,7 @@ async function changed(
   const { caller, sessionId } = session;
   if (at === 'edge') {
     const edge = await session.call((stub) => stub.waitCall(caller, executionId, SSE_HEARTBEAT_MS), SAFE);
-    return edge.ok ? { at, execution: edge.value } : undefined;
+    return edge.ok ? { at, ...edge.value } : undefined;
   }
   const approvals = approvalCalls(exchange.env, caller.tenant);
   const place = { sessionId, executionId };

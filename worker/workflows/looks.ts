@@ -50,7 +50,7 @@ export class Looks {
     const approvals = approvalCalls(this.#context.env, session.caller.tenant);
     const seen = unwrap(await approvals((stub) => stub.settled(session.caller, place, lookMs), SAFE));
     if (seen.status === 'waiting' || isTerminal(seen.status)) return seen;
-    return unwrap(await endOfApproved(session, call.execution_id, call.timeout_ms));
+    return unwrap(await endOfApproved(session, call.execution_id, { timeoutMs: call.timeout_ms }));
   }
 
   async #stop(session: OwnSession, call: AwaitedCall): Promise<void> {

@@ -10,6 +10,7 @@ import {
   READER_GRACE_MS,
   REPLAY_WINDOW_BYTES,
 } from '../../../shared/limits.ts';
+import { NewestProgress } from './newest-progress.ts';
 import { advance, beyond, joinBytes, joined, type PendingPiece } from './output-pieces.ts';
 import { OutputRing } from './output-ring.ts';
 import type { OutputExtent } from './output-rows.ts';
@@ -50,6 +51,8 @@ const NOTHING_STORED: OutputExtent = {
 
 export class EventLog {
   readonly n: number;
+  /** Of the calls that a program makes. */
+  readonly progress = new NewestProgress<{ id: string; tool_name: string }>();
   readonly #record: LoggedExecution;
   readonly #store: SessionStore;
   readonly #outputs: OutputsOfLog;

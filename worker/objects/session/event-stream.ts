@@ -76,6 +76,8 @@ class EventReader {
   #toldPausedAtMs: number | null = null;
   /** Calls of the program among them. */
   #toolCalls = 0;
+  /** What was said before the reader came is over. */
+  #heardProgress: number;
   #closed = false;
   /** Whether the reader waits for something, and when it was given something last. */
   #asked = false;
@@ -91,6 +93,7 @@ class EventReader {
       ring: 0,
       tailRow: TAIL_ROWS_FROM,
     };
+    this.#heardProgress = source.log.progress.told;
     source.log.addReader(this.#position);
   }
 
@@ -134,7 +137,7 @@ class EventReader {
     const pieces = log.read(this.#position, EVENT_BYTES);
     const output = this.#output(pieces);
     if (pieces.length > 0 || this.#nextCalls().length > 0) return started + output;
-    if (execution === undefined) return started + this.#pause();
+    if (execution === undefined) return started + this.#progress() + this.#pause();
     return started + output + this.#closing(execution);
   }
 
@@ -153,6 +156,14 @@ class EventReader {
         ? { event: 'resumed', at: new Date().toISOString() }
         : { event: 'paused', at: new Date(pausedAtMs).toISOString() },
     );
+  }
+
+  /** Not counted: it says how things stand. */
+  #progress(): string {
+    const { progress } = this.#source.log;
+    const news = progress.after(this.#heardProgress);
+    this.#heardProgress = progress.told;
+    return news.map(({ at: _, ...said }) => this.#event({ event: 'progress', ...said })).join('');
   }
 
   /** Behind the start and before the results: then the order is the same for every reader. */

@@ -5,7 +5,7 @@ import { isTerminal } from '../../../shared/lifecycle.ts';
 import type { Caller } from '../caller.ts';
 import { find } from './calls.ts';
 import { notFound } from './creation.ts';
-import type { ExecutionPage, ExecutionQuery } from './port.ts';
+import type { AwaitedCall, ExecutionPage, ExecutionQuery } from './port.ts';
 import { ROWS_PER_EXECUTION } from './row-numbers.ts';
 import type { SessionRuntime } from './runtime.ts';
 
@@ -27,17 +27,22 @@ export function getExecution(
 /** Calls of programs are looked at again; of those at the edge the end is told. */
 const LOOK_MS = 1_000;
 
-/** Resolves when the call has ended, or after that time with how it stands. */
+/** Resolves when the call has ended or something was said of it, or after that time with how it stands. */
 export async function waitCall(
   runtime: SessionRuntime,
   caller: Caller,
   { executionId, waitMs }: { executionId: string; waitMs: number },
-): Promise<Outcome<Execution>> {
-  const found = getExecution(runtime, caller, { executionId });
-  if (!found.ok || isTerminal(found.value.status) || waitMs === 0) return found;
+): Promise<Outcome<AwaitedCall>> {
+  const look = (): Outcome<AwaitedCall> => {
+    const found = getExecution(runtime, caller, { executionId });
+    if (!found.ok) return found;
+    return success({ execution: found.value, progress: runtime.edgeCalls.progressOf(executionId) });
+  };
+  const found = look();
+  if (!found.ok || isTerminal(found.value.execution.status) || waitMs === 0) return found;
   const isAtEdge = runtime.edgeCalls.find(executionId, Date.now()) !== undefined;
   await runtime.edgeCalls.wait(executionId, isAtEdge ? waitMs : Math.min(waitMs, LOOK_MS));
-  return getExecution(runtime, caller, { executionId });
+  return look();
 }
 
 /**

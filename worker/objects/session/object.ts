@@ -17,6 +17,7 @@ import type { Session, UpdateSession } from '../../../shared/session.ts';
 import { type Configuration, configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { readIdentity, SessionLinkIdentitySchema } from '../../links/identity.ts';
+import type { EdgeProgress } from '../../tools/edge-execution.ts';
 import type { Caller } from '../caller.ts';
 import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
 import { ring } from './alarm.ts';
@@ -34,6 +35,7 @@ import { outputAt, outputExtent } from './outputs/reading.ts';
 import {
   type ApprovalDecision,
   type ApprovalFacts,
+  type AwaitedCall,
   type CreateInput,
   type ExecuteInput,
   type ExecutionPage,
@@ -192,7 +194,17 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     return success(await this.#parts.edgeCalls.end(execution));
   }
 
-  async waitCall(caller: Caller, executionId: string, waitMs: number): Promise<Outcome<Execution>> {
+  async edgeCallProgressed(
+    caller: Caller,
+    executionId: string,
+    progress: EdgeProgress,
+  ): Promise<Outcome<null>> {
+    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    this.#parts.edgeCalls.progressed(executionId, progress);
+    return success(null);
+  }
+
+  async waitCall(caller: Caller, executionId: string, waitMs: number): Promise<Outcome<AwaitedCall>> {
     return waitCall(this.#parts, caller, { executionId, waitMs });
   }
 

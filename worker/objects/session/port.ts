@@ -12,9 +12,11 @@ import type { ReceiptExportSchema } from '../../../shared/receipt-verify.ts';
 import type { Rollback } from '../../../shared/rollback.ts';
 import type { Session, SizedSession, UpdateSession } from '../../../shared/session.ts';
 
+import type { EdgeProgress } from '../../tools/edge-execution.ts';
 import type { Caller } from '../caller.ts';
 import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
 import type { EdgeCall } from './edge-calls/edge-call.ts';
+import type { ToldProgress } from './newest-progress.ts';
 import type { OutputAt, OutputExtent } from './outputs/port.ts';
 import type { ForkedProgram } from './programs/forked.ts';
 import type { ProgramFacts } from './programs/port.ts';
@@ -120,6 +122,12 @@ export interface HostNotice {
 /** What is told of a call of the session that somebody has to approve. */
 export type ApprovalFacts = Extract<SessionEventFacts, { type: `approval.${string}` }>;
 
+export interface AwaitedCall {
+  execution: Execution;
+  /** What was said of it last. */
+  progress: ToldProgress | null;
+}
+
 export interface SessionPort {
   /** Resolves when the session is usable. Called again with the same id by the same caller it joins. */
   create(input: CreateInput): Promise<Outcome<Session>>;
@@ -148,8 +156,10 @@ export interface SessionPort {
   beginEdgeCall(caller: Caller, call: EdgeCall): Promise<Outcome<Execution | null>>;
   /** Gives its receipt. */
   endEdgeCall(caller: Caller, execution: Execution): Promise<Outcome<Envelope | null>>;
-  /** Of a call that no host runs: resolves at its end, or after that time with how it stands. */
-  waitCall(caller: Caller, executionId: string, waitMs: number): Promise<Outcome<Execution>>;
+  /** What is said of a call at the edge while it is made; not kept. */
+  edgeCallProgressed(caller: Caller, executionId: string, progress: EdgeProgress): Promise<Outcome<null>>;
+  /** Of a call that no host runs: resolves at its end or at news of it, or after that time with how it stands. */
+  waitCall(caller: Caller, executionId: string, waitMs: number): Promise<Outcome<AwaitedCall>>;
   listExecutions(caller: Caller, page: ExecutionQuery): Promise<Outcome<ExecutionPage>>;
   getExecution(
     caller: Caller,

@@ -9,10 +9,12 @@ import type { Execution } from '../../../../shared/execution.ts';
 import { isTerminal } from '../../../../shared/lifecycle.ts';
 import { MAX_KEYED_EXECUTIONS, TERMINAL_GRACE_MS } from '../../../../shared/limits.ts';
 import type { Idempotency } from '../../../middleware/idempotency.ts';
+import type { EdgeProgress } from '../../../tools/edge-execution.ts';
 import { givenBy, givenText } from '../../../tools/given.ts';
 import { ChangeWaits } from '../../change-waits.ts';
 import type { EdgeReceipts } from '../edge-receipts/edge-receipts.ts';
 import { digestOf, type EndedEdgeCall } from '../edge-receipts/receipt.ts';
+import { NewestProgress, type ToldProgress } from '../newest-progress.ts';
 import { KEYS_LIVE_MS } from '../retention.ts';
 import type { KeptSince } from '../retention-sweep.ts';
 import type { EdgeCall } from './edge-call.ts';
@@ -38,6 +40,7 @@ export class EdgeCalls {
   readonly #store: EdgeCallStore;
   readonly #receipts: EdgeReceipts;
   readonly #waits = new ChangeWaits();
+  readonly #progress = new NewestProgress();
   readonly #port: EdgeCallsPort;
   /** When the end of those that run must be seen at the latest, by execution. */
   readonly #overdueAtMs: Map<string, number>;
@@ -135,10 +138,21 @@ export class EdgeCalls {
       this.#receipts.add({ ...about, made, finishedAtMs, result });
     }
     this.#port.ended(execution);
+    this.#progress.end(execution_id);
     this.#waits.changed(execution_id);
   }
 
-  /** Resolves when one that runs has ended, or after that time. */
+  progressed(executionId: string, progress: EdgeProgress): void {
+    if (!this.#overdueAtMs.has(executionId)) return;
+    this.#progress.say(executionId, progress);
+    this.#waits.changed(executionId);
+  }
+
+  progressOf(executionId: string): ToldProgress | null {
+    return this.#progress.of(executionId);
+  }
+
+  /** Resolves when one that runs has ended or something was said of it, or after that time. */
   wait(executionId: string, waitMs: number): Promise<void> {
     return this.#waits.wait(executionId, waitMs);
   }

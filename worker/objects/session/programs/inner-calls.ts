@@ -158,7 +158,7 @@ export class InnerCalls {
       else if (plan.by === 'session')
         this.#end(record, row, await this.#performing.bySession(record, row, plan));
       else if (plan.by === 'approver') await this.#awaitApproval(record, program, row, plan);
-      else this.#end(record, row, await this.#performing.byGateway(row, plan));
+      else this.#end(record, row, await this.#performing.byGateway(record, row, plan));
     } catch (problem: unknown) {
       logWarning('inner_call_failed', { detail: messageOf(problem) });
       if (isTerminal(record.status)) return;

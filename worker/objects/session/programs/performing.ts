@@ -4,6 +4,7 @@ import type { Outcome } from '../../../../shared/errors.ts';
 import type { Execution } from '../../../../shared/execution.ts';
 import { isTerminal } from '../../../../shared/lifecycle.ts';
 import { errorOf, type InnerCallPlan } from '../../../programs/inner-call.ts';
+import type { EdgeProgress } from '../../../tools/edge-execution.ts';
 import { givenBy } from '../../../tools/given.ts';
 import type { ExecuteInput } from '../port.ts';
 import type { ExecutionRecord } from '../records.ts';
@@ -24,6 +25,8 @@ export interface PerformingPort {
   /** Runs a call of a program beside it; resolves at its end. One that is known by its id is not begun again. */
   runInner(input: ExecuteInput): Promise<Outcome<Execution>>;
   stopInner(executionId: string): void;
+  /** What is said of a call while it is made. */
+  progressed(record: ExecutionRecord, row: CallRow, progress: EdgeProgress): void;
 }
 
 export class Performing {
@@ -40,6 +43,7 @@ export class Performing {
   }
 
   async byGateway(
+    record: ExecutionRecord,
     row: CallRow,
     { performance, finish, mayRepeat, argsSha256, toolVersion }: Extract<InnerCallPlan, { by: 'gateway' }>,
   ): Promise<CallEnd> {
@@ -50,7 +54,8 @@ export class Performing {
     const ids = { sessionId, executionId: executionIdOfCall(row.callId) };
     const controller = new AbortController();
     this.#underWay.set(row.id, controller);
-    const execution = finish(await performance.run(ids, controller.signal));
+    const tell = (progress: EdgeProgress) => this.#port.progressed(record, row, progress);
+    const execution = finish(await performance.run(ids, controller.signal, tell));
     this.#underWay.delete(row.id);
     const given = givenBy(execution);
     const outcome = isTerminal(execution.status) ? execution.status : 'unknown';

@@ -5,6 +5,7 @@
 import { MAX_CALL_ARGUMENTS_BYTES, type ToolResult } from '../../../../shared/code-mode.ts';
 import type { Outcome } from '../../../../shared/errors.ts';
 import type { StreamEvent } from '../../../../shared/execution.ts';
+import { isTerminal } from '../../../../shared/lifecycle.ts';
 import { HOST_ANSWER_GRACE_MS } from '../../../../shared/limits.ts';
 import type { CarriedExecution } from '../../../../shared/snapshot.ts';
 import type { Configuration } from '../../../configuration.ts';
@@ -84,6 +85,12 @@ export class Programs {
         asked: (record, { callId, name }) => {
           parts.port.asked(record, { id: callId, tool_name: name });
           parts.logs.of(record).wake();
+        },
+        progressed: (record, { callId, name }, progress) => {
+          if (isTerminal(record.status)) return;
+          const log = parts.logs.of(record);
+          log.progress.say(callId, { id: callId, tool_name: name, ...progress });
+          log.wake();
         },
         answered: (record) => {
           this.#delivery.pump(record);
