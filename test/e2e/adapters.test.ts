@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import * as z from 'zod';
-import { freshNode } from '../../worker/adapters/ms-enclave/fresh-process.ts';
+import { freshNode } from '../../worker/adapters/fresh-process.ts';
 import { tar } from '../fixtures/tar.ts';
 import { useStack } from './stack.ts';
 
@@ -61,6 +61,35 @@ test('XAgent: a shell goes on beside other calls, is given more, asked for its e
   ).data;
   expect((await shell({ shell_id: third.shell_id, kill: true })).json).toMatchObject({
     data: { ReturnCode: 'SIGKILL' },
+  });
+  await post('/close_session');
+});
+
+test('XAgent: pages are read where the network of the session reaches, and what is not there says why', async () => {
+  const { execute } = await xagent();
+  const page = { url: 'http://pages.example.com/', goals_to_browse: 'anything' };
+  const closed = await execute('WebEnv_browse_website', page);
+  expect(closed).toMatchObject({ status: 500, json: { detail: expect.stringContaining('has no network') } });
+  const { post, execute: executeOpen } = await xagent({ network: { allow: ['other.example.com'] } });
+  const elsewhere = await executeOpen('WebEnv_browse_website', page);
+  expect(elsewhere).toMatchObject({
+    status: 500,
+    json: { detail: expect.stringContaining('pages.example.com:80 is not in network.allow of this session') },
+  });
+  const searched = await executeOpen('WebEnv_search_and_browse', { search_query: 'x', goals_to_browse: 'y' });
+  expect(searched).toMatchObject({ status: 500, json: { detail: expect.stringContaining('bing_search') } });
+  const html = '<title>A page</title><body><h1>Head</h1><p>One <b>two</b><a href="/next">the next</a> end';
+  await executeOpen('FileSystemEnv_write_to_file', { filepath: 'site/index.html', content: html });
+  await executeOpen('shell_command_executor', {
+    command: 'cd site && echo up && python3 -m http.server 8000 --bind 127.0.0.1',
+    run_async: true,
+  });
+  const listens = 'until (exec 3<>/dev/tcp/127.0.0.1/8000) 2>/dev/null; do sleep 0.1; done';
+  await executeOpen('shell_command_executor', { command: listens });
+  const shown = await executeOpen('WebEnv_browse_website', { url: 'http://127.0.0.1:8000/' });
+  expect(shown).toEqual({
+    status: 200,
+    json: 'A page\nHead\nOne twothe next end\n\nLinks:\nthe next (http://127.0.0.1:8000/next)\n',
   });
   await post('/close_session');
 });
@@ -194,6 +223,12 @@ test('ms-enclave: a sandbox whose executors leave nothing behind but files', asy
   ]);
   const bash = { language: 'bash', code: 'echo $((1 + 1))' };
   expect(await run('multi_code_executor', bash)).toEqual(['success', '2\n', null]);
+  const beside = { language: 'python', code: 'print(open("data.txt").read(), __name__)' };
+  expect(await run('multi_code_executor', { ...beside, files: { 'in/data.txt': "it's\n名" } })).toEqual([
+    'success',
+    "it's\n名 __main__\n",
+    null,
+  ]);
 
   const archive = new Uint8Array(tar([{ name: 'in/data.txt', content: 'packed' }]));
   expect((await send('POST', `/sandbox/${sandbox_id}/archive?target_dir=/sandbox`, archive)).json).toEqual({

@@ -2,6 +2,7 @@
  * Code in a process of its own, which leaves nothing but files behind: so their executors run theirs, while our kernels and
  * our shell keep what a call defines.
  */
+import { toBase64, utf8 } from '../../shared/encoding.ts';
 
 /** A word of a command line that stands for itself. */
 export function quoted(word: string): string {
@@ -11,6 +12,15 @@ export function quoted(word: string): string {
 /** A subshell: folder, variables and `exit` end with it. */
 export function freshShell(command: string): string {
   return `(\n${command}\n)`;
+}
+
+/** In a folder of its own that ends with it, beside these files. */
+export function freshFolder(files: Readonly<Record<string, string>>, command: string): string {
+  const writes = Object.entries(files).map(([name, content]) => {
+    return `printf %s ${quoted(toBase64(utf8(content.toWellFormed())))} | base64 -d > ${quoted(`./${name}`)}`;
+  });
+  const own = ['folder=$(mktemp -d) && cd "$folder" || exit 1', `trap 'rm -rf "$folder"' EXIT`];
+  return freshShell([...own, ...writes, command].join('\n'));
 }
 
 const PYTHON_LAUNCH = `

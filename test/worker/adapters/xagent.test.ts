@@ -165,6 +165,29 @@ describe('a node', () => {
     ).toBe(403);
   });
 
+  test('has a network where its client asks for one, and then shows the tools that need it', async () => {
+    const node = async (json?: object) =>
+      send('POST', '/xagent/get_cookie', { headers: await basic(), ...(json === undefined ? {} : { json }) });
+    const toolsOf = async (headers: Record<string, string>) => {
+      const answer = await post('/get_available_tools', { json: {}, headers });
+      return z.object({ available_tools: z.array(z.string()) }).parse(answer.json).available_tools;
+    };
+    const open = await node({ network: { allow: ['example.com'] } });
+    expect(open.status).toBe(200);
+    const Cookie = open.headers.get('Set-Cookie')?.split(';')[0] ?? '';
+    expect(await toolsOf({ Cookie })).toContain('WebEnv_browse_website');
+    expect(await toolsOf({})).not.toContain('WebEnv_browse_website');
+    const closed = await post('/execute_tool', {
+      json: { tool_name: 'WebEnv_browse_website', arguments: { url: 'https://example.com/' } },
+    });
+    expect(closed.status).toBe(500);
+    expect(detailIn(closed)).toContain('has no network');
+    const unfit = await node({ network: { allow: 'example.com' } });
+    expect(unfit.status).toBe(422);
+    expect(detailIn(unfit)).toMatchObject([{ loc: ['body', 'network', 'allow'] }]);
+    await post('/close_session', { headers: { Cookie } });
+  });
+
   test('is found again, closed, and then unknown', async () => {
     const made = await send('POST', '/xagent/get_cookie', { headers: await basic() });
     const own = { Cookie: made.headers.get('Set-Cookie')?.split(';')[0] ?? '' };
@@ -244,6 +267,11 @@ describe('tools', () => {
     const headers = await basic({ ...ALICE, scope: 'tools:python' });
     const answer = AvailableSchema.parse((await post('/get_available_tools', { json: {}, headers })).json);
     expect(answer.available_tools).toEqual(['PythonNotebook_execute_cell']);
+    const bare = await post('/get_json_schema_for_tools', { json: ['shell_command_executor', 'ghost'] });
+    expect(bare.json).toMatchObject({
+      tools_json: [{ name: 'shell_command_executor' }],
+      missing_tools: ['ghost'],
+    });
     const named = await post('/get_json_schema_for_tools', {
       headers,
       json: { tool_names: ['shell_command_executor', 'PythonNotebook_execute_cell'] },

@@ -4,10 +4,15 @@ import * as z from 'zod';
 import { eventually } from '../harness/eventually.ts';
 import { connectClient } from '../mcp/clients.ts';
 import { ready, scopes, tool, useHttpSources } from './http-sources.ts';
-import { scriptedServer, statelessServer } from './stand-ins.ts';
+import { scriptedServer, sessionServer, statelessServer } from './stand-ins.ts';
 
 const sources = useHttpSources();
 const { executed, internet } = sources;
+const SaidSchema = z.looseObject({
+  id: z.unknown().optional(),
+  method: z.string().optional(),
+  params: z.looseObject({ requestId: z.unknown().optional() }).optional(),
+});
 
 describe('an MCP server over HTTP', () => {
   test('is given up at the deadline of a call, and is told so', async () => {
@@ -37,18 +42,39 @@ describe('an MCP server over HTTP', () => {
         });
       }),
     );
+    const older = sessionServer((server) => {
+      server.setRequestHandler('tools/list', () => ({
+        tools: [{ name: 'wait', inputSchema: { type: 'object' } }],
+      }));
+      server.setRequestHandler('tools/call', (_, { mcpReq }) => {
+        given.push(mcpReq.signal);
+        return new Promise(() => undefined);
+      });
+    });
+    const said: z.infer<typeof SaidSchema>[] = [];
+    internet().host('old.example.com', async (request) => {
+      if (request.method === 'POST') said.push(SaidSchema.parse(await request.clone().json()));
+      return older.answer(request);
+    });
     await ready({ name: 'slow', url: 'https://slow.example.com/mcp' });
+    await ready({ name: 'old', url: 'https://old.example.com/mcp' });
     const client = await connectClient('2026-07-28', await scopes());
-    for (const args of [{}, { session_id: sources.sessionId() }]) {
-      const abort = new AbortController();
-      const running = client.callTool({ name: 'slow.wait', arguments: args }, { signal: abort.signal });
-      running.catch(() => undefined);
-      const before = given.length;
-      await eventually(() => expect(given.length).toBeGreaterThan(before));
-      abort.abort();
-      await eventually(() => expect(given.every(({ aborted }) => aborted)).toBe(true));
+    for (const name of ['slow.wait', 'old.wait']) {
+      for (const args of [{}, { session_id: sources.sessionId() }]) {
+        const abort = new AbortController();
+        const before = given.length;
+        const running = client.callTool({ name, arguments: args }, { signal: abort.signal });
+        running.catch(() => undefined);
+        await eventually(() => expect(given.length).toBeGreaterThan(before));
+        abort.abort();
+        await eventually(() => expect(given.every(({ aborted }) => aborted)).toBe(true));
+      }
     }
     await client.close();
+    const ids = said.filter(({ method }) => method === 'tools/call').map(({ id }) => id);
+    const cancelled = said.filter(({ method }) => method === 'notifications/cancelled');
+    expect(cancelled.map(({ params }) => params?.requestId)).toEqual(ids);
+    expect(ids).toHaveLength(2);
   });
 
   test('may fail a call, and gives what it says', async () => {

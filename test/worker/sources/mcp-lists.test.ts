@@ -5,6 +5,7 @@ import { RegisteredToolSchema } from '../../../shared/registered-tool.ts';
 import { ToolListSchema } from '../../../worker/routes/tools.ts';
 import { api, problemIn } from '../harness/api.ts';
 import { eventually } from '../harness/eventually.ts';
+import { rpc } from '../mcp/rpc.ts';
 import {
   asked,
   create,
@@ -55,13 +56,13 @@ describe('an MCP server over HTTP', () => {
         },
       }),
     );
-    internet().host(
-      'torn.example.com',
-      scriptedServer({
-        'tools/list': ({ cursor }) =>
-          cursor === undefined ? { tools: [tool('a')], nextCursor: '1' } : undefined,
-      }),
-    );
+    const begins = scriptedServer({ 'tools/list': () => ({ tools: [tool('a')], nextCursor: '1' }) });
+    internet().host('torn.example.com', async (request) => {
+      const text = request.method === 'POST' ? await request.clone().text() : '';
+      if (!text.includes('"cursor"')) return begins(request);
+      const { id } = z.object({ id: z.union([z.string(), z.number()]) }).parse(JSON.parse(text));
+      return Response.json({ jsonrpc: '2.0', id, error: { code: -32_603, message: 'the disk is full' } });
+    });
     for (const name of ['stuck', 'round', 'torn']) {
       expect((await create({ name, url: `https://${name}.example.com/mcp` })).status).toBe(201);
     }
@@ -71,7 +72,7 @@ describe('an MCP server over HTTP', () => {
     ).toEqual([
       ['degraded', 2, 'cursor did not advance'],
       ['degraded', 1, 'cursor did not advance'],
-      ['degraded', 1, 'the server answered with the error -32601: no such method'],
+      ['degraded', 1, 'the server answered with the error -32603: the disk is full'],
     ]);
     expect(asks).toBeLessThan(100);
     expect(page).toBeLessThan(100);
@@ -194,6 +195,22 @@ describe('an MCP server over HTTP', () => {
     } while (cursor !== null);
     expect([...names].filter((name) => name.startsWith('large.'))).toHaveLength(2_000);
     expect(names).toContain('quick.a');
+    const overMcp: string[] = [];
+    let next: string | undefined;
+    do {
+      const params = next === undefined ? {} : { cursor: next };
+      const list = { jsonrpc: '2.0', id: 1, method: 'tools/list', params };
+      const { text, messages } = await rpc(list, { token: await scopes() });
+      expect(text.length).toBeLessThan(1024 * 1024);
+      const page = z
+        .object({ tools: z.array(z.object({ name: z.string() })), nextCursor: z.string().optional() })
+        .parse(messages[0]?.result);
+      overMcp.push(...page.tools.map(({ name }) => name));
+      next = page.nextCursor;
+    } while (next !== undefined);
+    expect(new Set(overMcp).size).toBe(overMcp.length);
+    expect(overMcp.filter((name) => name.startsWith('large.'))).toHaveLength(2_000);
+    expect(overMcp).toContain('quick.a');
   });
 
   test('says when its list changed, in either era', async () => {

@@ -3,8 +3,8 @@ import * as z from 'zod';
 import type { Execution } from '../../../shared/execution.ts';
 import { MAX_TIMEOUT_MS } from '../../../shared/limits.ts';
 import type { ToolName } from '../../../shared/tool.ts';
+import { freshFolder, freshNode, freshPython, freshShell, quoted } from '../fresh-process.ts';
 import type { AdapterCall } from '../run-call.ts';
-import { freshNode, freshPython, freshShell, quoted } from './fresh-process.ts';
 
 export interface EnclaveTool {
   name: string;
@@ -93,6 +93,28 @@ const LANGUAGES: Readonly<Record<string, (code: string) => AdapterCall>> = {
   bash: (code) => ({ name: 'shell', arguments: { command: freshShell(code) } }),
 };
 
+/** With files beside it a program is a file too, of the name that it has there. */
+const MAIN_FILES: Readonly<Record<string, { name: string; command: string }>> = {
+  python: { name: 'main.py', command: 'python3 main.py' },
+  nodejs: { name: 'main.js', command: 'node main.js' },
+  js: { name: 'main.js', command: 'node main.js' },
+  bash: { name: 'main.sh', command: 'bash main.sh' },
+};
+
+/** Only the last part of a name counts, as there. */
+function besideFiles(language: string, code: string, files: Record<string, string>): AdapterCall | string {
+  const main = MAIN_FILES[language];
+  if (main === undefined) return `Unsupported language: ${language}`;
+  const named: Record<string, string> = {};
+  for (const [path, content] of Object.entries(files)) {
+    const name = path.split('/').at(-1) ?? '';
+    if (['', '.', '..'].includes(name)) return `files: ${JSON.stringify(path)} is no name of a file`;
+    named[name] = content;
+  }
+  const command = freshFolder({ ...named, [main.name]: code }, main.command);
+  return { name: 'shell', arguments: { command } };
+}
+
 const multiCodeExecutor = defined({
   name: 'multi_code_executor',
   of: 'python',
@@ -100,19 +122,21 @@ const multiCodeExecutor = defined({
   arguments: z.object({
     language: z.string().describe(`One of ${Object.keys(LANGUAGES).join(', ')}.`),
     code: CodeSchema,
-    files: z.record(z.string(), z.string()).optional().describe('Not offered: send files beforehand.'),
+    files: z
+      .record(z.string(), z.string())
+      .optional()
+      .describe('Files beside the program, which then has a folder of its own: text by name.'),
     compile_timeout: TimeoutSchema,
     run_timeout: TimeoutSchema,
   }),
   callOf: ({ language, code, files, run_timeout }) => {
     if (code.trim() === '') return 'Invalid input';
-    if (Object.keys(files ?? {}).length > 0) {
-      return 'files: send them with POST /sandbox/{id}/archive before the call';
-    }
     const of = Object.hasOwn(LANGUAGES, language) ? LANGUAGES[language] : undefined;
     if (of === undefined)
       return `Unsupported language: ${language}; ${Object.keys(LANGUAGES).join(', ')} are there`;
-    return { ...of(code), ...timed(run_timeout) };
+    if (files === undefined || Object.keys(files).length === 0) return { ...of(code), ...timed(run_timeout) };
+    const call = besideFiles(language, code, files);
+    return typeof call === 'string' ? call : { ...call, ...timed(run_timeout) };
   },
 });
 

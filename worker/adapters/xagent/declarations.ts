@@ -4,6 +4,7 @@ import type { RegisteredTool } from '../../../shared/registered-tool.ts';
 import { without } from '../../formats/json-schema.ts';
 import { exportedNames, FUNCTION_NAMES } from '../../formats/names.ts';
 import { objectSchema } from '../../formats/object-schema.ts';
+import { Refusal } from '../../middleware/refusal.ts';
 import type { Exchange } from '../../routes/route.ts';
 import { callableTools } from '../../tools/catalogue.ts';
 import type { JsonSchema, ToolDefinition } from '../../tools/definition.ts';
@@ -11,7 +12,9 @@ import { TOOL_LIST_LIMITS, toolPage } from '../../tools/list.ts';
 import { mayUse } from '../../tools/policy.ts';
 import { definitionOf } from '../../tools/registered.ts';
 import { storedTools } from '../../tools/resolve-call.ts';
-import { XAGENT_ENVIRONMENTS, XAGENT_TOOLS, type XAgentTool } from './tools.ts';
+import { nodeIdOf, nodeOf } from './node.ts';
+import { WEB_ENVIRONMENT, XAGENT_ENVIRONMENTS, XAGENT_TOOLS, type XAgentTool } from './tools.ts';
+import { reachesNetwork } from './web.ts';
 
 export interface Declaration {
   name: string;
@@ -55,7 +58,8 @@ async function declarations(tools: readonly ToolDefinition[]): Promise<Declarati
 }
 
 export async function availableTools(exchange: Exchange<'tenant'>) {
-  const own = ownTools(exchange).map(ownDeclaration);
+  const shown = await shownTools(exchange);
+  const own = shown.map(ownDeclaration);
   const replaced = new Set<string>(XAGENT_TOOLS.map(({ of }) => of));
   const registered: ToolDefinition[] = [];
   let cursor: string | undefined;
@@ -66,22 +70,38 @@ export async function availableTools(exchange: Exchange<'tenant'>) {
   } while (cursor !== undefined && registered.length < MAX_DECLARED);
   const declared = [...own, ...(await declarations(registered.slice(0, MAX_DECLARED)))];
   return {
-    available_envs: environments(exchange),
+    available_envs: environments(shown),
     available_tools: declared.map(({ name }) => name),
     tools_json: declared,
   };
 }
 
-function environments(exchange: Exchange<'tenant'>) {
+/** Without those that need a network where the node has none. A node that there is not is none. */
+async function shownTools(exchange: Exchange<'tenant'>): Promise<XAgentTool[]> {
   const own = ownTools(exchange);
+  if (await hasNetwork(exchange)) return own;
+  return own.filter(({ environment }) => environment !== WEB_ENVIRONMENT);
+}
+
+async function hasNetwork(exchange: Exchange<'tenant'>): Promise<boolean> {
+  if (nodeIdOf(exchange.request.headers) === undefined) return false;
+  try {
+    return await reachesNetwork(await nodeOf(exchange));
+  } catch (error: unknown) {
+    if (error instanceof Refusal) return false;
+    throw error;
+  }
+}
+
+function environments(own: readonly XAgentTool[]) {
   return Object.entries(XAGENT_ENVIRONMENTS).flatMap(([name, description]) => {
     const tools = own.filter(({ environment }) => environment === name).map((tool) => tool.name);
     return tools.length === 0 ? [] : [{ name, description, total_tools: tools.length, tools }];
   });
 }
 
-export function environmentSchemas(exchange: Exchange<'tenant'>, names: readonly string[]) {
-  const known = environments(exchange);
+export async function environmentSchemas(exchange: Exchange<'tenant'>, names: readonly string[]) {
+  const known = environments(await shownTools(exchange));
   return {
     envs_json: known.filter(({ name }) => names.includes(name)),
     missing_envs: names.filter((name) => !known.some((environment) => environment.name === name)),
@@ -93,7 +113,7 @@ export async function foundDeclarations(
   exchange: Exchange<'tenant'>,
   found: readonly ToolDefinition[],
 ): Promise<Declaration[]> {
-  const own = ownTools(exchange);
+  const own = await shownTools(exchange);
   const registered = await declarations(found);
   const given = found.flatMap((tool, index) => {
     const theirs = own.filter(({ of }) => of === tool.name).map(ownDeclaration);

@@ -56,9 +56,11 @@ const getCookie = adapterRoute(XAGENT, {
   method: 'POST',
   path: `${XAGENT_PATH}/get_cookie`,
   access: WRITE,
-  handle: async (exchange) => {
+  // Their client sends none; whoever wants a network or an image says so as to our own route.
+  body: z.looseObject({}),
+  handle: async (exchange, { body }) => {
+    const request = checkValue({ idle_timeout_s: IDLE_TIMEOUT_S, ...body }, CreateSessionSchema, 'body');
     const reserved = await reserveSession(exchange, null);
-    const request = CreateSessionSchema.parse({ idle_timeout_s: IDLE_TIMEOUT_S });
     const session = unwrap(await placeAndCreate(exchange, { ...reserved, request, ephemeral: false }));
     const cookie = nodeCookie(session.session_id, exchange.configuration.origin);
     return reply(200, { message: 'add cookie', version: VERSION }, { 'Set-Cookie': cookie });
@@ -208,15 +210,18 @@ const NamesSchema = z.array(z.string().max(128)).max(1_000);
 const getJsonSchemaForTools = adapterRoute(XAGENT, {
   method: 'POST',
   path: `${XAGENT_PATH}/get_json_schema_for_tools`,
-  body: z.looseObject({ tool_names: NamesSchema }),
-  handle: async (exchange, { body }) => reply(200, await namedDeclarations(exchange, body.tool_names)),
+  // Their client sends an object, their server reads the list itself.
+  body: z.union([z.looseObject({ tool_names: NamesSchema }), NamesSchema]),
+  handle: async (exchange, { body }) =>
+    reply(200, await namedDeclarations(exchange, Array.isArray(body) ? body : body.tool_names)),
 });
 
 const getJsonSchemaForEnvs = adapterRoute(XAGENT, {
   method: 'POST',
   path: `${XAGENT_PATH}/get_json_schema_for_envs`,
-  body: z.looseObject({ env_names: NamesSchema }),
-  handle: (exchange, { body }) => reply(200, environmentSchemas(exchange, body.env_names)),
+  body: z.union([z.looseObject({ env_names: NamesSchema }), NamesSchema]),
+  handle: async (exchange, { body }) =>
+    reply(200, await environmentSchemas(exchange, Array.isArray(body) ? body : body.env_names)),
 });
 
 const registerNewTool = adapterRoute(XAGENT, {

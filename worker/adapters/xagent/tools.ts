@@ -12,6 +12,7 @@ import { editedText, numberedLines } from './lines.ts';
 import { nodeExecution } from './node.ts';
 import { failedReply, textAndImages } from './response.ts';
 import { callShell, displayOf, SHELL_TOOL } from './shells.ts';
+import { browse, PageUrlSchema, SEARCH_TOOL, searchAndBrowse } from './web.ts';
 import { treeText, WORKSPACE_NAME, workspaceTree } from './workspace.ts';
 
 export interface XAgentPlace {
@@ -31,6 +32,8 @@ export interface XAgentTool {
   run: (place: XAgentPlace, args: Record<string, unknown>) => Promise<Response>;
 }
 
+/** Its tools are shown where the session has a network. */
+export const WEB_ENVIRONMENT = 'WebEnv';
 const FAILED = 500;
 /** As long as their shell and their notebook give a call. */
 const TIMEOUT_MS = 300_000;
@@ -183,6 +186,32 @@ const printTree = defined({
   },
 });
 
+const GoalsSchema = z.string().optional().describe('What to look for; the text of the page is given whole.');
+
+const browseWebsite = defined({
+  name: 'WebEnv_browse_website',
+  environment: WEB_ENVIRONMENT,
+  of: 'python',
+  description: 'The text and the links of a web page that the network of the session reaches.',
+  arguments: z.object({ url: PageUrlSchema.describe('http or https.'), goals_to_browse: GoalsSchema }),
+  run: (place, { url }) => browse(place, url),
+});
+
+const searchWeb = defined({
+  name: 'WebEnv_search_and_browse',
+  environment: WEB_ENVIRONMENT,
+  of: 'python',
+  description: `Search by the tool ${SEARCH_TOOL}, and the text of the first pages that it finds.`,
+  arguments: z.object({
+    search_query: z.string().min(1).max(1_024),
+    goals_to_browse: GoalsSchema,
+    region: z.string().max(16).optional().describe('For example en-US.'),
+    num_results: z.int().min(1).max(10).default(3).describe('How many pages are read.'),
+  }),
+  run: (place, { search_query: query, region, num_results: count }) =>
+    searchAndBrowse(place, { query, region, count }),
+});
+
 /** Their paths begin at the workspace, with or without its name before them. */
 export function workspacePath(path: string): string {
   const parts = path.split('/').filter((part) => part !== '' && part !== '.');
@@ -196,9 +225,12 @@ export const XAGENT_TOOLS: readonly XAgentTool[] = [
   readFromFile,
   writeToFile,
   printTree,
+  browseWebsite,
+  searchWeb,
 ];
 
 export const XAGENT_ENVIRONMENTS: Readonly<Record<string, string>> = {
   PythonNotebook: 'Python in a notebook whose variables live on.',
   FileSystemEnv: 'The files of the workspace.',
+  [WEB_ENVIRONMENT]: 'Pages of the web, as far as the network of the session reaches.',
 };
