@@ -5,6 +5,7 @@
 import { glob, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { parametersText } from '../worker/tools/parameters-text.ts';
 
 export interface BenchTool {
   id: string;
@@ -27,14 +28,10 @@ export interface ToolData {
 }
 
 const ParametersSchema = z.record(z.string(), z.unknown());
-const DescribedSchema = z.looseObject({ description: z.string() });
 
-function parametersText(parameters: unknown): string {
-  const named = ParametersSchema.safeParse(parameters);
-  if (!named.success) return '';
-  return Object.entries(named.data)
-    .map(([name, value]) => `${name} ${DescribedSchema.safeParse(value).data?.description ?? ''}`)
-    .join('\n');
+/** The text that the gateway makes of a schema: both sides search in the same. */
+function textOfProperties(properties: unknown): string {
+  return parametersText({ type: 'object', properties });
 }
 
 async function jsonLines<T>(path: string, schema: z.ZodType<T>): Promise<T[]> {
@@ -81,7 +78,7 @@ export async function functionCallingData(folder: string): Promise<ToolData> {
           name,
           description,
           category: '',
-          parameters: parametersText(parameters?.properties),
+          parameters: textOfProperties(parameters?.properties),
         });
         idByName.set(name, key);
       }
@@ -112,7 +109,7 @@ export async function sealToolsData(folder: string): Promise<ToolData> {
     name: tool.api_name,
     description: tool.api_description,
     category: tool.field,
-    parameters: parametersText(tool.parameters),
+    parameters: textOfProperties(tool.parameters),
   }));
   const files = ['test_in_domain.jsonl', 'test_out_domain.jsonl'];
   const found = await Promise.all(files.map((file) => jsonLines(join(data, file), SealQuestionSchema)));
