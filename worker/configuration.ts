@@ -12,10 +12,12 @@ import { fromBase64Url, utf8 } from '../shared/encoding.ts';
 import { Sha256Schema } from '../shared/ids.ts';
 import { DatedKeySchema, type KeySet, signKeySet } from '../shared/key-set.ts';
 import { type ResourceClasses, ResourceClassesSchema } from '../shared/resource-class.ts';
+import { type EmbeddingModel, EmbeddingSettingsSchema } from './embeddings/settings.ts';
 import type { Env } from './env.ts';
 import { type Issuer, IssuersSchema, isLoopbackHttp, issuerOf } from './identity/issuer.ts';
 import { type OwnIssuer, ownIssuerOf } from './identity/own-issuer.ts';
 import { type PoolFacts, PoolsSchema } from './placement/pools.ts';
+import { type AddressRules, addressFault, addressRules } from './tools/http/address.ts';
 
 export interface SigningKey {
   keyId: string;
@@ -51,6 +53,8 @@ export interface Configuration {
   httpToolOrigins: ReadonlySet<string>;
   /** Origins that webhooks and callbacks may have beside public https hosts. */
   webhookOrigins: ReadonlySet<string>;
+  /** The model whose embeddings the search of tools uses beside words. */
+  embeddings: EmbeddingModel | null;
   /** Sizes of sandboxes by name. */
   resourceClasses: ResourceClasses;
   /** Key that hides credentials of tools at rest. */
@@ -107,6 +111,8 @@ const TextBindingsSchema = z.object({
   FORMER_KEYS: z.string().default('{}'),
   HTTP_TOOL_ORIGINS: z.string().default('[]'),
   WEBHOOK_ORIGINS: z.string().default('[]'),
+  EMBEDDINGS: z.string().optional(),
+  EMBEDDINGS_KEY: z.string().min(1).optional(),
   RESOURCE_CLASSES: z.string().default('{}'),
   TENANT_REQUESTS_PER_MINUTE: z.string().regex(/^[1-9]\d{0,6}$/, 'must be a whole number from 1'),
   OVERLOAD_LATE_MS: z
@@ -134,6 +140,7 @@ export async function readConfiguration(env: Env): Promise<Configuration> {
     receipt_keys: [undated(receipt), ...former.receipt],
   };
   const issuers = await readIssuers(texts.ISSUERS, origin);
+  const httpToolOrigins = readOrigins('HTTP_TOOL_ORIGINS', texts.HTTP_TOOL_ORIGINS);
   const ownIssuer = await ownIssuerOf(origin, readIdSecret(texts.ID_SECRET));
   return {
     origin,
@@ -150,8 +157,9 @@ export async function readConfiguration(env: Env): Promise<Configuration> {
     pools: readPools(texts.POOLS),
     tenantRequestsPerMinute: Number(texts.TENANT_REQUESTS_PER_MINUTE),
     overloadLateMs: Number(texts.OVERLOAD_LATE_MS),
-    httpToolOrigins: readOrigins('HTTP_TOOL_ORIGINS', texts.HTTP_TOOL_ORIGINS),
+    httpToolOrigins,
     webhookOrigins: readOrigins('WEBHOOK_ORIGINS', texts.WEBHOOK_ORIGINS),
+    embeddings: readEmbeddings(env, addressRules({ origin, httpToolOrigins })),
     resourceClasses: parseBinding(
       'RESOURCE_CLASSES',
       ResourceClassesSchema,
@@ -177,6 +185,21 @@ const OriginsSchema = z
 
 function readOrigins(binding: string, text: string): ReadonlySet<string> {
   return new Set(parseBinding(binding, OriginsSchema, parseJson(binding, text)));
+}
+
+function readEmbeddings(
+  { EMBEDDINGS: text, EMBEDDINGS_KEY: key, AI: ai }: Env,
+  rules: AddressRules,
+): EmbeddingModel | null {
+  if (text === undefined) return null;
+  const settings = parseBinding('EMBEDDINGS', EmbeddingSettingsSchema, parseJson('EMBEDDINGS', text));
+  if (settings.kind === 'workers-ai') {
+    if (ai === undefined) throw new ConfigurationError('EMBEDDINGS.kind: workers-ai needs the binding AI');
+    return { settings, ai };
+  }
+  const fault = addressFault(new URL(settings.url), rules);
+  if (fault !== undefined) throw new ConfigurationError(`EMBEDDINGS.url: expected ${fault}`);
+  return { settings, key, rules };
 }
 
 async function readIssuers(text: string, origin: string): Promise<ReadonlyMap<string, Issuer>> {

@@ -1,5 +1,6 @@
 /** The bindings of the Worker. Text bindings hold JSON or keys; they are parsed once in `configuration.ts`. */
 
+import type { WorkersAi } from './embeddings/settings.ts';
 import type { ApprovalsPort } from './objects/approvals/port.ts';
 import type { ArtifactsPort } from './objects/artifacts/port.ts';
 import type { AuditPort } from './objects/audit/port.ts';
@@ -82,6 +83,15 @@ export interface Env {
   HTTP_TOOL_ORIGINS?: string;
   /** JSON array of origins that webhooks and callbacks may have beside public https hosts. None when it is absent. */
   WEBHOOK_ORIGINS?: string;
+  /**
+   * JSON object `{kind: "openai", url, model, …}` or `{kind: "workers-ai", model, …}`: the model whose embeddings the search of
+   * tools uses beside words. None when it is absent.
+   */
+  EMBEDDINGS?: string;
+  /** Bearer key of an `openai` endpoint. */
+  EMBEDDINGS_KEY?: string;
+  /** Workers AI. */
+  AI?: WorkersAi;
   /**
    * JSON object `{small?, standard?, large?, io?}` with sizes of sandboxes that differ from the usual ones, for example
    * `{"large": {"cpus": 4}}`.

@@ -23,7 +23,23 @@ const foreignPublicPart = JSON.stringify({
   d: (await generatePrivateJwk()).d,
 });
 
+const INNER = 'http://models.internal:8080/v1/embeddings';
+const embeddings = (more: object): string =>
+  JSON.stringify({ kind: 'openai', url: 'https://models.example.com/v1/embeddings', model: 'm', ...more });
+
 describe('a configuration', () => {
+  test('has embeddings only where it names them, at an inner address only where that is allowed', async () => {
+    expect((await readConfiguration(base)).embeddings).toBeNull();
+    const open: Env = { ...base, EMBEDDINGS: embeddings({}), EMBEDDINGS_KEY: 'k' };
+    expect((await readConfiguration(open)).embeddings).toMatchObject({
+      settings: { min_cosine: 0.3, query_timeout_ms: 300 },
+      key: 'k',
+    });
+    const HTTP_TOOL_ORIGINS = JSON.stringify([new URL(INNER).origin]);
+    const inner: Env = { ...base, EMBEDDINGS: embeddings({ url: INNER }), HTTP_TOOL_ORIGINS };
+    expect((await readConfiguration(inner)).embeddings).toMatchObject({ settings: { url: INNER } });
+  });
+
   test('that is whole gives its keys, and a key set that its root key signed', async () => {
     const configuration = await readConfiguration(base);
     const keySet = await verifyKeySet(configuration.signedKeySet, configuration.root.publicKey, 1);
@@ -89,6 +105,16 @@ describe('a configuration', () => {
       /HTTP_TOOL_ORIGINS/,
     ],
     ['origins of HTTP tools that are no list', { HTTP_TOOL_ORIGINS: '"*"' }, /HTTP_TOOL_ORIGINS/],
+    ['embeddings that are not JSON', { EMBEDDINGS: 'on' }, /^EMBEDDINGS is not JSON/],
+    ['embeddings of no kind', { EMBEDDINGS: '{"kind":"x","model":"m"}' }, /^EMBEDDINGS\.kind/],
+    ['embeddings with a field too much', { EMBEDDINGS: embeddings({ api_key: 'x' }) }, /^EMBEDDINGS/],
+    [
+      'embeddings at an inner address',
+      { EMBEDDINGS: embeddings({ url: INNER }) },
+      /^EMBEDDINGS\.url: .* https/,
+    ],
+    ['embeddings at the edge itself', { EMBEDDINGS: embeddings({ url: `${env.EDGE_ORIGIN}/x` }) }, /gateway/],
+    ['Workers AI without its binding', { EMBEDDINGS: '{"kind":"workers-ai","model":"m"}' }, /binding AI/],
     ['an origin of webhooks with a path', { WEBHOOK_ORIGINS: '["https://a.test/x"]' }, /WEBHOOK_ORIGINS/],
     [
       'keys at a URL without TLS',

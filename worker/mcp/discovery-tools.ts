@@ -1,5 +1,6 @@
 /** Tools to find tools and to call them by name: for catalogues that are too long to be read whole. */
 import * as z from 'zod';
+import { EMBEDDING_USES } from '../embeddings/use.ts';
 import { without } from '../formats/json-schema.ts';
 import { mcpTool } from '../formats/mcp.ts';
 import { withoutAbsent } from '../formats/nulls.ts';
@@ -26,6 +27,7 @@ const FoundSchema = z.object({
       score: z.number(),
     }),
   ),
+  embeddings: z.enum(EMBEDDING_USES),
 });
 
 const CallArgumentsSchema = z.strictObject({
@@ -58,7 +60,7 @@ const searchTool: McpServerTool = {
   call: async (given, { exchange }) => {
     const args = checkValue(withoutAbsent(given, searchInput), SearchArgumentsSchema, 'arguments');
     const { query, category, top_k } = args;
-    const found = await searchTools(exchange, { query, category, limit: top_k });
+    const { found, embeddings } = await searchTools(exchange, { query, category, limit: top_k });
     const tools = found.map(({ tool, score }) => ({
       name: tool.name,
       description: tool.description,
@@ -67,7 +69,7 @@ const searchTool: McpServerTool = {
       score,
     }));
     const text = tools.length === 0 ? 'no tool fits' : tools.map((tool) => JSON.stringify(tool)).join('\n');
-    return { content: [{ type: 'text', text }], structuredContent: { tools } };
+    return { content: [{ type: 'text', text }], structuredContent: { tools, embeddings } };
   },
 };
 

@@ -1,5 +1,6 @@
 /** The tools that a caller may call: as data, as declarations, and found by what they do. */
 import * as z from 'zod';
+import { EMBEDDING_USES } from '../embeddings/use.ts';
 import { exportTools, TOOL_FORMATS, type ToolFormat } from '../formats/export.ts';
 import { invalid } from '../middleware/body.ts';
 import type { ToolDefinition } from '../tools/definition.ts';
@@ -25,6 +26,9 @@ export const ToolListSchema = z.object({
 
 export const ToolSearchSchema = z.object({
   tools: z.array(ListedToolSchema.extend({ score: z.number() })),
+  embeddings: z
+    .enum(EMBEDDING_USES)
+    .describe('What embeddings had to do with it: `used` and `partial`; with all others words alone.'),
 });
 
 const ExportedToolsSchema = z.object({
@@ -113,8 +117,9 @@ const searchRoute = defineRoute({
   errors: [],
   handle: async (exchange, { query }) => {
     const { q, category, top_k } = query;
-    const found = await searchTools(exchange, { query: q, category, limit: top_k });
-    return reply(200, { tools: found.map(({ tool, score }) => ({ ...listed(tool), score })) });
+    const { found, embeddings } = await searchTools(exchange, { query: q, category, limit: top_k });
+    const tools = found.map(({ tool, score }) => ({ ...listed(tool), score }));
+    return reply(200, { tools, embeddings });
   },
 });
 

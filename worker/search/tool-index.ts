@@ -51,6 +51,11 @@ export class ToolIndex {
     return this.#slots.size;
   }
 
+  /** By their ids. */
+  get tools(): ReadonlyMap<string, IndexedTool> {
+    return this.#tools;
+  }
+
   /** Adds a tool, in the place of the one with the same id. */
   put(id: string, tool: IndexedTool): void {
     this.remove(id);

@@ -1,4 +1,5 @@
 /** Tools by what they do: only those that the caller may call are looked at, and they are asked for again when called. */
+import type { EmbeddingUse } from '../embeddings/use.ts';
 import type { Env } from '../env.ts';
 import type { TenantPrincipal } from '../identity/principal.ts';
 import { unwrap } from '../middleware/refusal.ts';
@@ -9,24 +10,26 @@ import { definitionOf } from './registered.ts';
 
 export const TOOL_SEARCH_LIMITS = { default: 5, max: 50, queryCharacters: 2_000 } as const;
 
-export interface FoundTool {
-  tool: ToolDefinition;
-  score: number;
+export interface FoundTools {
+  /** Best first. */
+  found: { tool: ToolDefinition; score: number }[];
+  embeddings: EmbeddingUse;
 }
 
 export async function searchTools(
   { env, principal }: { env: Env; principal: TenantPrincipal },
   asked: { query: string; category?: string | undefined; limit: number },
-): Promise<FoundTool[]> {
-  const hits = unwrap(
+): Promise<FoundTools> {
+  const { hits, embeddings } = unwrap(
     await catalogueCalls(env, principal.tenant)(
       (stub) => stub.search({ ...asked, scopes: [...principal.scopes] }),
       SAFE,
     ),
   );
   const builtIn = callableTools(principal);
-  return hits.flatMap(({ name, score, tool }) => {
-    const found = tool === null ? builtIn.find((entry) => entry.name === name) : definitionOf(tool);
-    return found === undefined ? [] : [{ tool: found, score: Math.round(score * 1_000) / 1_000 }];
+  const found = hits.flatMap(({ name, score, tool }) => {
+    const known = tool === null ? builtIn.find((entry) => entry.name === name) : definitionOf(tool);
+    return known === undefined ? [] : [{ tool: known, score: Math.round(score * 1_000) / 1_000 }];
   });
+  return { found, embeddings };
 }

@@ -196,7 +196,7 @@ const retrievingTools = adapterRoute(XAGENT, {
     top_k: z.int().min(1).max(TOOL_SEARCH_LIMITS.max).default(TOOL_SEARCH_LIMITS.default),
   }),
   handle: async (exchange, { body }) => {
-    const found = await searchTools(exchange, { query: body.question, limit: body.top_k });
+    const { found } = await searchTools(exchange, { query: body.question, limit: body.top_k });
     const declared = await foundDeclarations(
       exchange,
       found.map(({ tool }) => tool),

@@ -14,18 +14,16 @@ import {
 } from '../../../shared/registered-tool.ts';
 import type { Env } from '../../env.ts';
 import { exportedNames, FUNCTION_NAMES, MCP_NAMES } from '../../formats/names.ts';
-import { ToolIndex } from '../../search/tool-index.ts';
 import { BUILT_IN_ENTRIES } from '../../tools/catalogue.ts';
 import { templateOrigin } from '../../tools/http/address.ts';
-import { parametersText } from '../../tools/parameters-text.ts';
 import { type Guarded, isInCategory, mayBeCalledBy, mayUse } from '../../tools/policy.ts';
 import type {
   CataloguePort,
+  FoundTools,
   ListedTools,
   NameKind,
   PutSource,
   PutTool,
-  SearchHit,
   SharedCatalogue,
   SourceReport,
   StoredSource,
@@ -41,17 +39,18 @@ import {
 } from './shared-tools.ts';
 import { type NamedPut, Sources } from './sources/sources.ts';
 import { CatalogueStore } from './store.ts';
+import { ToolSearch } from './tool-search.ts';
 
 type Put = { tool: RegisteredTool; change: 'created' | 'replaced' | 'unchanged' };
 
 export class CatalogueObject extends DurableObject<Env> implements CataloguePort {
   readonly #store: CatalogueStore;
   readonly #sources: Sources;
+  readonly #search: ToolSearch;
   /** None in the catalogue that holds them. */
   readonly #shared: SharedTools | undefined;
   /** Of the tools that can be called. Made from the rows when it is first asked for, and kept as they change. */
   #guarded: Map<string, Guarded> | undefined;
-  #index: ToolIndex | undefined;
   #count: number | undefined;
   #characters: number | undefined;
 
@@ -64,6 +63,7 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
         this.#remove(name);
       },
     });
+    this.#search = new ToolSearch(ctx.storage, { env, tools: () => this.#callable() });
     const isShared = ctx.id.name === SHARED;
     this.#shared = isShared
       ? undefined
@@ -211,7 +211,7 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     this.#count = undefined;
     this.#characters = undefined;
     if (nameFault(name) !== undefined) return;
-    this.#index?.remove(name);
+    this.#search.remove(name);
     this.#guarded?.delete(name);
   }
 
@@ -272,15 +272,22 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     category,
     query,
     limit,
-  }: ToolFilter & { query: string; limit: number }): Promise<Outcome<SearchHit[]>> {
+  }: ToolFilter & { query: string; limit: number }): Promise<Outcome<FoundTools>> {
     await this.#shared?.follow();
-    const hits = this.#searched().search(query, { limit, accepts: this.#filter({ scopes, category }) });
-    return success(
-      hits.map(({ id, score }) => {
+    const filter = () => this.#filter({ scopes, category });
+    const { hits, embeddings } = await this.#search.search({ query, limit, filter });
+    return success({
+      hits: hits.map(({ id, score }) => {
         const tool = this.#store.find(id, 'name')?.tool;
         return { name: id, score, tool: tool !== undefined && isCalled(tool) ? tool : null };
       }),
-    );
+      embeddings,
+    });
+  }
+
+  /** Only the search sets it. */
+  override async alarm(): Promise<void> {
+    await this.#search.embed();
   }
 
   /** The one rule of who sees what, for lists and searches alike. */
@@ -300,37 +307,28 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     this.#guarded = new Map(
       BUILT_IN_ENTRIES.map(({ name, scope, category }) => [name, { requiredScopes: [scope], category }]),
     );
-    for (const { tool } of this.#store.all()) this.#note(tool);
+    for (const tool of this.#callable()) this.#guarded.set(tool.name, guardOf(tool));
     return this.#guarded;
   }
 
-  #searched(): ToolIndex {
-    if (this.#index !== undefined) return this.#index;
-    this.#index = new ToolIndex();
-    for (const tool of BUILT_IN_ENTRIES) {
-      this.#index.put(tool.name, { ...tool, parameters: parametersText(tool.inputSchema) });
+  /** What stands under the name of a built-in tool is that one. */
+  *#callable(): Generator<RegisteredTool> {
+    for (const { tool } of this.#store.all()) {
+      if (isCalled(tool) && nameFault(tool.name) === undefined) yield tool;
     }
-    for (const { tool } of this.#store.all()) this.#note(tool);
-    return this.#index;
   }
 
   /** Follows a change in what is in memory already. */
   #note(tool: RegisteredTool): void {
-    const { name, description, category } = tool;
-    // What stands under that name is the built-in one.
+    const { name } = tool;
     if (nameFault(name) !== undefined) return;
-    if (tool.status !== 'ready') {
-      this.#index?.remove(name);
+    if (isCalled(tool)) {
+      this.#search.put(tool);
+      this.#guarded?.set(name, guardOf(tool));
+    } else {
+      this.#search.remove(name);
       this.#guarded?.delete(name);
-      return;
     }
-    const parameters = parametersText(tool.input_schema);
-    this.#index?.put(name, { name, title: tool.title ?? '', description, category, parameters });
-    this.#guarded?.set(name, {
-      requiredScopes: tool.required_scopes,
-      category,
-      ...(tool.allowed_callers === undefined ? {} : { allowedCallers: tool.allowed_callers }),
-    });
   }
 
   #total(): number {
@@ -342,6 +340,14 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
 /** Under the name of one that is not stands the built-in tool that took it. */
 function isCalled({ status }: RegisteredTool): boolean {
   return status === 'ready';
+}
+
+function guardOf({ required_scopes, category, allowed_callers }: RegisteredTool): Guarded {
+  return {
+    requiredScopes: required_scopes,
+    category,
+    ...(allowed_callers === undefined ? {} : { allowedCallers: allowed_callers }),
+  };
 }
 
 async function namedPuts(tools: PutTool[]): Promise<NamedPut[]> {

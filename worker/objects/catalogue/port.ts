@@ -2,6 +2,7 @@
 import type { Outcome } from '../../../shared/errors.ts';
 import type { DefinedTool, RegisteredMany, RegisteredTool } from '../../../shared/registered-tool.ts';
 import type { SourceState, ToolSource } from '../../../shared/tool-source.ts';
+import type { EmbeddingUse } from '../../embeddings/use.ts';
 import type { ToolCaller } from '../../tools/policy.ts';
 
 /** A definition without its secrets; `credentials` are sealed, undefined where they stay as they are. */
@@ -39,6 +40,12 @@ export interface SearchHit {
   score: number;
   /** Null for a built-in tool. */
   tool: RegisteredTool | null;
+}
+
+export interface FoundTools {
+  /** Best first. */
+  hits: SearchHit[];
+  embeddings: EmbeddingUse;
 }
 
 export interface PutSource {
@@ -91,7 +98,7 @@ export interface CataloguePort {
     limit: number;
     maxCharacters: number;
   }): Promise<Outcome<ListedTools>>;
-  search(input: ToolFilter & { query: string; limit: number }): Promise<Outcome<SearchHit[]>>;
+  search(input: ToolFilter & { query: string; limit: number }): Promise<Outcome<FoundTools>>;
   putSource(input: PutSource): Promise<Outcome<{ source: ToolSource; isNew: boolean }>>;
   getSource(name: string): Promise<Outcome<StoredSource>>;
   listSources(): Promise<Outcome<ToolSource[]>>;

@@ -1,6 +1,4 @@
 /** Where tools and webhooks may send requests. A Worker cannot see which address a name has, so only names decide. */
-import type { Configuration } from '../../configuration.ts';
-
 /** Names that lead inside: by convention, or reserved. */
 const INNER_SUFFIXES = [
   'localhost',
@@ -27,12 +25,24 @@ export interface AddressRules {
   allowedOrigins: ReadonlySet<string>;
 }
 
-export function addressRules({ origin, httpToolOrigins }: Configuration): AddressRules {
+export function addressRules({
+  origin,
+  httpToolOrigins,
+}: {
+  origin: string;
+  httpToolOrigins: ReadonlySet<string>;
+}): AddressRules {
   return { ownOrigin: origin, allowedOrigins: httpToolOrigins };
 }
 
 /** What tools may reach inside is not open to messages. */
-export function webhookAddressRules({ origin, webhookOrigins }: Configuration): AddressRules {
+export function webhookAddressRules({
+  origin,
+  webhookOrigins,
+}: {
+  origin: string;
+  webhookOrigins: ReadonlySet<string>;
+}): AddressRules {
   return { ownOrigin: origin, allowedOrigins: webhookOrigins };
 }
 
