@@ -38,7 +38,9 @@ export async function startGateway(options: GatewayOptions): Promise<{ url: URL;
     convertV4MiniflareOptions({
       name: WORKER_NAME,
       host: '127.0.0.1',
-      port: options.port,
+      // Its own door is left to it: the Worker listens itself, without another Worker before each of its requests.
+      port: 0,
+      unsafeDirectSockets: [{ host: '127.0.0.1', port: options.port }],
       modules: true,
       script: await bundleWorker(options.entry),
       compatibilityDate: COMPATIBILITY_DATE,
