@@ -1,5 +1,4 @@
 /** The service on a machine that systemd runs: under everything that its unit forbids, stopped, killed, removed. */
-import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,11 +6,12 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { defaultCgroupParent } from '../../host-agent/configuration.ts';
 import { type AgentStatus, AgentStatusSchema } from '../../host-agent/local-control/status.ts';
+import { installAptPackages } from '../../host-agent/setup/apt-packages.ts';
 import { setUp } from '../../host-agent/setup/setup.ts';
 import { silentProgress } from '../../host-agent/setup/step.ts';
 import { type Stack, startStack } from '../../scripts/development/stack.ts';
 import { locations } from '../../scripts/locations.ts';
-import { type Ended, PrivateMachine, SYSTEMD } from '../fixtures/private-machine.ts';
+import { type Ended, PrivateMachine } from '../fixtures/private-machine.ts';
 import { ApiClient } from './client.ts';
 import { fillCache } from './machine-cache.ts';
 import { until } from './until.ts';
@@ -26,9 +26,6 @@ const BACK_MS = 120_000;
 let stateDir: string;
 let stack: Stack;
 let machine: PrivateMachine;
-
-/** Its systemd needs the one of this machine. */
-const hasSystemd = existsSync(SYSTEMD);
 
 async function host(...argv: string[]): Promise<Ended> {
   return machine.run(['sandgate-host', ...argv]);
@@ -63,7 +60,7 @@ async function allFrozen(): Promise<true | undefined> {
 }
 
 beforeAll(async () => {
-  if (!hasSystemd) return;
+  await installAptPackages(() => undefined, ['systemd']);
   stateDir = await mkdtemp(join(tmpdir(), 'sandgate-e2e-'));
   const places = { ...locations(process.env), stateDir };
   const installation = await setUp(places, process.env, silentProgress);
@@ -78,7 +75,7 @@ afterAll(async () => {
   if (stateDir !== undefined) await rm(stateDir, { recursive: true, force: true });
 }, 60_000);
 
-describe.skipIf(!hasSystemd)('the service of a host that systemd runs', () => {
+describe('the service of a host that systemd runs', () => {
   test('waits for its identity, and starts with it', async () => {
     const installed = await machine.run([process.execPath, COMMAND, 'install']);
     expect(installed).toMatchObject({ code: 0, stderr: '' });
