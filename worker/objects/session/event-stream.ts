@@ -160,10 +160,14 @@ class EventReader {
 
   /** Not counted: it says how things stand. */
   #progress(): string {
-    const { progress } = this.#source.log;
-    const news = progress.after(this.#heardProgress);
-    this.#heardProgress = progress.told;
-    return news.map(({ at: _, ...said }) => this.#event({ event: 'progress', ...said })).join('');
+    const { progress: newest } = this.#source.log;
+    const news = newest.after(this.#heardProgress);
+    this.#heardProgress = newest.told;
+    return news
+      .map(({ id, tool_name, progress, total, message }) =>
+        this.#event({ event: 'progress', id, tool_name, progress, total, message }),
+      )
+      .join('');
   }
 
   /** Behind the start and before the results: then the order is the same for every reader. */
