@@ -66,7 +66,8 @@ export async function startGateway(options: GatewayOptions): Promise<{ url: URL;
       unsafeHandleRuntimeRestart: options.onRuntimeRestart,
     }),
   );
-  return { url: await miniflare.ready, miniflare };
+  await miniflare.ready;
+  return { url: await miniflare.unsafeGetDirectURL(), miniflare };
 }
 
 export async function bundleWorker(entry: string): Promise<string> {
