@@ -1,5 +1,5 @@
 /** What a tenant's operator wants kept for so many days and no longer, by the front door. */
-import { runDurableObjectAlarm } from 'cloudflare:test';
+import { evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { type Execution, ExecutionSchema } from '../../../shared/execution.ts';
@@ -36,6 +36,7 @@ let beganAtMs: number;
 
 const ask = async (method: string, path: string, options: ApiOptions = {}) =>
   api(method, path, { token: await tokenOf({ claims: { tenant } }), ...options });
+const object = () => env.SESSION.get(env.SESSION.idFromName(sessionObjectName(tenant, sessionId)));
 const inSession = (rest = '') => `/v1/sessions/${sessionId}${rest}`;
 
 beforeEach(async () => {
@@ -69,9 +70,9 @@ async function keep(days: object): Promise<void> {
   expect(set.status, set.text).toBe(200);
 }
 
-async function run(toolName: string, given: object): Promise<Execution> {
+async function run(toolName: string, given: object, more: object = {}): Promise<Execution> {
   const answer = await ask('POST', inSession('/execute'), {
-    body: { tool_name: toolName, arguments: given },
+    body: { tool_name: toolName, arguments: given, ...more },
   });
   expect(answer.status, answer.text).toBe(200);
   return ExecutionSchema.parse(answer.json);
@@ -89,7 +90,7 @@ async function suspend(): Promise<void> {
 
 async function afterDays(days: number): Promise<void> {
   vi.useFakeTimers({ toFake: ['Date'], now: beganAtMs + days * DAY_MS });
-  await runDurableObjectAlarm(env.SESSION.get(env.SESSION.idFromName(sessionObjectName(tenant, sessionId))));
+  await runDurableObjectAlarm(object());
 }
 
 async function storedBytes(): Promise<number> {
@@ -217,6 +218,36 @@ describe('days of executions', () => {
     await afterDays(21);
     const answer = await ask('GET', inSession(`/executions/${kept.execution_id}`));
     expect(problemIn(answer).code).toBe('not_found');
+  });
+
+  test('leave to later ones neither their places nor the states before them', async () => {
+    const listed = async () => {
+      const { executions } = ExecutionListSchema.parse((await ask('GET', inSession('/executions'))).json);
+      return executions.map(({ execution_id: id }) => id);
+    };
+    const takenBack = async () => {
+      const failed = await run('shell', { command: 'fail' }, { rollback: 'on_failure' });
+      expect(failed).toMatchObject({ status: 'failed', rolled_back: true });
+      const next = await shell('short');
+      const { snapshot } = host.session(sessionId).attach;
+      return { ids: [next.execution_id, failed.execution_id], to: snapshot?.snapshot_id };
+    };
+    await keep({ executions_days: 3 });
+    expect((await ask('POST', '/v1/tools', { body: PRICE })).status).toBe(201);
+    await shell('short');
+    const first = await takenBack();
+    await suspend();
+    await afterDays(2.5);
+    const priced = await run('stock-price', { symbol: 'acme' });
+    await afterDays(5.3);
+    expect(await listed()).toEqual([priced.execution_id]);
+
+    await evictDurableObject(object());
+    const short = await shell('short');
+    expect(await listed()).toEqual([short.execution_id, priced.execution_id]);
+    const second = await takenBack();
+    expect(await listed()).toEqual([...second.ids, short.execution_id, priced.execution_id]);
+    expect(second.to).not.toBe(first.to);
   });
 
   test('go a few at a time until none is left', async () => {

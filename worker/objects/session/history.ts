@@ -34,6 +34,8 @@ export class History {
   /** Lets go a few of those that ended before; true where there may be more. */
   expire({ executionsMs, outputsMs }: KeptSince): boolean {
     const over = executionsMs === null ? [] : this.#store.endedBefore(executionsMs, EXPIRED_AT_ONCE);
+    const newest = over.at(-1);
+    if (newest !== undefined) this.#store.keepNumber(newest);
     for (const n of over) this.#store.deleteExecution(n);
     const read = outputsMs === null ? [] : this.#store.unexpiredBefore(outputsMs, EXPIRED_AT_ONCE);
     for (const n of read) this.#store.expireExecution(n);

@@ -52,6 +52,8 @@ CREATE TABLE IF NOT EXISTS output (
 CREATE TABLE IF NOT EXISTS part (
   id INTEGER PRIMARY KEY, field TEXT NOT NULL, idx INTEGER NOT NULL, mime TEXT NOT NULL, last INTEGER NOT NULL, bytes BLOB NOT NULL
 );
+-- The highest number of the executions that are in the history no more: no other one is given it.
+CREATE TABLE IF NOT EXISTS former_execution (id INTEGER PRIMARY KEY CHECK (id = 1), n INTEGER NOT NULL);
 -- Hosts that the session had before, and the keys that they signed with.
 CREATE TABLE IF NOT EXISTS former_host (hostId TEXT NOT NULL, keyX TEXT NOT NULL, PRIMARY KEY (hostId, keyX)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS receipt (seq INTEGER PRIMARY KEY, envelope TEXT NOT NULL);
@@ -172,8 +174,21 @@ export class SessionStore {
       .map((row) => ExecutionRecordSchema.parse(row));
   }
 
+  /** The highest that an execution of the session ever had. */
   lastNumber(): number {
-    return Number(this.#sql.exec('SELECT COALESCE(MAX(n), 0) AS n FROM execution').one().n);
+    const [kept, gone] = ['execution', 'former_execution'].map((table) =>
+      Number(this.#sql.exec(`SELECT COALESCE(MAX(n), 0) AS n FROM ${table}`).one().n),
+    );
+    return Math.max(kept ?? 0, gone ?? 0);
+  }
+
+  /** Executions up to this one may go, the newest among them. */
+  keepNumber(n: number): void {
+    this.#sql.exec(
+      `INSERT INTO former_execution (id, n) VALUES (1, ?)
+       ON CONFLICT (id) DO UPDATE SET n = MAX(former_execution.n, excluded.n)`,
+      n,
+    );
   }
 
   executionCount(): number {
