@@ -138,7 +138,7 @@ describe('a source', () => {
       const hello =
         '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}';
       // A rounded integer of its own, and a note that leads nowhere, change nothing.
-      const listed = `{"_meta":{"sandgate/integers":[[["__proto__","x"],"${MOST}"]]},
+      const listed = `{"_meta":{"sandgate/integers":[["__proto__",[["x","${MOST}"]]]]},
         "tools":[{"name":"row","inputSchema":${SCHEMA},"outputSchema":${SCHEMA}}]}`.replaceAll('\n', ' ');
       const answers: Record<string, string> = { initialize: hello, 'tools/list': listed };
       const result = answers[method];

@@ -42,7 +42,7 @@ function withIntegers(message: unknown): string | undefined {
   if (!isSchema(message) || !isSchema(message.result)) return undefined;
   const { result } = message;
   const integers = notedIntegers(result.tools);
-  if (integers.length === 0) return undefined;
+  if (integers === undefined) return undefined;
   const meta = isSchema(result._meta) ? result._meta : {};
   return JSON.stringify({ ...message, result: { ...result, _meta: { ...meta, [INTEGERS]: integers } } });
 }

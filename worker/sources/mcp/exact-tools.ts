@@ -6,41 +6,47 @@ import { isSchema } from '../../formats/json-schema.ts';
 export const INTEGERS = 'sandgate/integers';
 
 const MAX_DEPTH = 64;
-const NotedSchema = z.array(
-  z.tuple([z.array(z.union([z.string(), z.int()])), z.string().regex(/^-?\d{16,309}$/)]),
-);
+const KeySchema = z.union([z.string(), z.int()]);
+/** What is noted of one value: its digits where it is such an integer, else of each member in which there are any. */
+const NotedSchema = z.union([
+  z.string().regex(/^-?\d{16,309}$/),
+  z.array(z.tuple([KeySchema, z.unknown()])).min(1),
+]);
 type Noted = z.infer<typeof NotedSchema>;
-type Path = Noted[number][0];
 
-export function notedIntegers(tools: unknown): Noted {
-  const noted: Noted = [];
-  note(tools, [], noted);
-  return noted;
-}
-
-function note(value: unknown, path: Path, noted: Noted): void {
-  if (typeof value === 'bigint') noted.push([path, value.toString()]);
-  else if (typeof value === 'object' && value !== null && path.length < MAX_DEPTH) {
-    const isList = Array.isArray(value);
-    for (const [key, one] of Object.entries(value)) note(one, [...path, isList ? Number(key) : key], noted);
+/**
+ * Undefined where there are none. Each name is noted once, however many integers are below it: what is noted is no longer
+ * than the list.
+ */
+export function notedIntegers(value: unknown, depth = 0): Noted | undefined {
+  if (typeof value === 'bigint') return value.toString();
+  if (typeof value !== 'object' || value === null || depth >= MAX_DEPTH) return undefined;
+  const isList = Array.isArray(value);
+  const members: [string | number, unknown][] = [];
+  for (const [key, one] of Object.entries(value)) {
+    const noted = notedIntegers(one, depth + 1);
+    if (noted !== undefined) members.push([isList ? Number(key) : key, noted]);
   }
+  return members.length === 0 ? undefined : members;
 }
 
 /** The page as the server wrote it. A note for a place where there is no number changes nothing. */
 export function withExactIntegers<Page extends { tools: unknown[]; _meta?: unknown }>(page: Page): Page {
-  const noted = NotedSchema.safeParse(isSchema(page._meta) ? page._meta[INTEGERS] : undefined);
-  if (!noted.success) return page;
+  const noted = isSchema(page._meta) ? page._meta[INTEGERS] : undefined;
+  if (noted === undefined) return page;
   const tools = structuredClone(page.tools);
-  for (const [path, digits] of noted.data) put(tools, path, BigInt(digits));
+  putBack(tools, noted, 0);
   return { ...page, tools };
 }
 
-function put(root: object, path: Path, integer: bigint): void {
-  let at: object = root;
-  for (const [depth, key] of path.entries()) {
-    const value: unknown = Object.hasOwn(at, key) ? Reflect.get(at, key) : undefined;
-    if (depth === path.length - 1 && typeof value === 'number') Reflect.set(at, key, integer);
-    if (typeof value !== 'object' || value === null) return;
-    at = value;
+function putBack(at: object, noted: unknown, depth: number): void {
+  const members = NotedSchema.safeParse(noted).data;
+  if (!Array.isArray(members) || depth >= MAX_DEPTH) return;
+  for (const [key, below] of members) {
+    if (!Object.hasOwn(at, key) || (Array.isArray(at) && typeof key !== 'number')) continue;
+    const value: unknown = Reflect.get(at, key);
+    const digits = NotedSchema.safeParse(below).data;
+    if (typeof value === 'number' && typeof digits === 'string') Reflect.set(at, key, BigInt(digits));
+    else if (typeof value === 'object' && value !== null) putBack(value, below, depth + 1);
   }
 }
