@@ -152,6 +152,9 @@ function leaveHost(runtime: SessionRuntime): void {
     executions.answer(record, () => why);
     executions.end(record, { status: 'unknown', reason: 'host_lost' });
   }
+  // The next host would be asked to do what this one was, and calls would wait for it.
+  runtime.pausing.cancel(why);
+  runtime.suspension.cancel(why);
   runtime.look();
   void dispatch.pump();
 }

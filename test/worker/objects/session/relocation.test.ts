@@ -4,7 +4,14 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { verifyChain } from '../../../../shared/receipt-verify.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
-import { call, caller, openSession, sessionStub, WHOLE_CHAIN } from '../../harness/sessions.ts';
+import {
+  call,
+  caller,
+  openSession,
+  sessionStub,
+  type TestSession,
+  WHOLE_CHAIN,
+} from '../../harness/sessions.ts';
 
 let first: HostDouble;
 let second: HostDouble;
@@ -76,6 +83,37 @@ describe('a session whose host is lost', () => {
     const ran = second.commands.flatMap(({ claims }) => (claims.act === 'execute' ? [claims.exec] : []));
     expect(ran).toHaveLength(1);
   });
+});
+
+describe('a session that is to be made anew elsewhere, whose host dies', () => {
+  test('in the middle of its suspension is not suspended there instead', async () => {
+    const session = await openSession(first, { on_host_loss: 'rebuild' });
+    first.answersSuspends = false;
+    const suspending = session.stub.suspend(caller);
+    await first.until(() => first.session(session.id).suspends.length === 1);
+    await dies(first);
+    expect(await suspending).toMatchObject({ ok: false, code: 'host_lost' });
+    await expectGoesOn(session);
+    expect(second.session(session.id).suspends).toEqual([]);
+  });
+
+  test('before it could pause runs on there', async () => {
+    const session = await openSession(first, { on_host_loss: 'rebuild' });
+    first.answersPauses = false;
+    const pausing = session.stub.pause(caller);
+    await first.until(() => first.commands.some(({ claims }) => claims.act === 'pause'));
+    await dies(first);
+    expect(await pausing).toMatchObject({ ok: false, code: 'host_lost' });
+    await expectGoesOn(session);
+  });
+
+  async function expectGoesOn(session: TestSession): Promise<void> {
+    expect(await session.stub.execute(call('after'))).toMatchObject({
+      ok: true,
+      value: { status: 'succeeded', stdout: 'after', state_lost: true },
+    });
+    expect(await describeSession(session.id)).toMatchObject({ state: 'running', host_id: second.hostId });
+  }
 });
 
 describe('an attach that is lost with the control link that it was sent on', () => {
