@@ -250,6 +250,8 @@ describe('a fork', () => {
     const [born = ''] = children;
     expect(await createOn(host, born)).toMatchObject({ ok: true });
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 725_000 });
+    // Its sessions are about to end, or end at this moment.
+    expect(await index.endFork({ snapshotId, isWhole: true })).toMatchObject({ ok: false });
     await runDurableObjectAlarm(env.SNAPSHOT_INDEX.get(env.SNAPSHOT_INDEX.idFromName('acme')));
     vi.useRealTimers();
     expect((await as(alice(), 'GET', `/v1/sessions/${born}`)).status).toBe(404);

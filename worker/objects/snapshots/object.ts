@@ -123,7 +123,7 @@ export class SnapshotsObject extends DurableObject<Env> implements SnapshotsPort
     const nowMs = Date.now();
     const dueAtMs = nowMs + FORK_FAILED_FOR_MS;
     const isThere = isWhole
-      ? this.#store.setForked(snapshotId)
+      ? this.#store.setForked(snapshotId, nowMs)
       : this.#store.setForkFailed(snapshotId, dueAtMs);
     if (!isThere) return failure('storage_unavailable', 'the fork took too long, and was given up');
     await ringBy(this.ctx.storage, isWhole ? nowMs : dueAtMs);

@@ -122,11 +122,12 @@ export class SnapshotsStore {
     return rowsWritten > 0;
   }
 
-  /** False where its sessions are not to be kept any more. */
-  setForked(snapshotId: string): boolean {
+  /** False where its sessions are not to be kept any more: from then on they may be ending, one after the other. */
+  setForked(snapshotId: string, nowMs: number): boolean {
     const { rowsWritten } = this.#sql.exec(
-      `UPDATE snapshot SET state = 'removed' WHERE snapshot_id = ? AND ${FORKING}`,
+      `UPDATE snapshot SET state = 'removed' WHERE snapshot_id = ? AND ${FORKING} AND due_at > ?`,
       snapshotId,
+      nowMs,
     );
     return rowsWritten > 0;
   }
