@@ -4,6 +4,7 @@ import type { SnapshotManifest } from '../../../shared/snapshot.ts';
 import type { Env } from '../../env.ts';
 import { findManifest } from '../../snapshots/storage.ts';
 import type { SessionRow } from './session-row.ts';
+import { requirementsOf } from './snapshot-records.ts';
 
 const TRIES = 5;
 const PAUSE_MS = 1_000;
@@ -38,7 +39,7 @@ export async function storedMove(
 }
 
 function moveOf({ manifest, sha256 }: { manifest: SnapshotManifest; sha256: string }): StoredMove {
-  const { snapshot_id, epoch, image, runsc_version, runsc_platform, cpu_features_sha256, files } = manifest;
+  const { snapshot_id, epoch, files } = manifest;
   const chunks = files.flatMap((file) => file.chunks);
   const stored = new Map(chunks.map((chunk) => [chunk.sha256, chunk.stored_bytes]));
   return {
@@ -51,10 +52,7 @@ function moveOf({ manifest, sha256 }: { manifest: SnapshotManifest; sha256: stri
       left_running: false,
       bytes: files.reduce((sum, { bytes }) => sum + bytes, 0),
       stored_bytes: [...stored.values()].reduce((sum, bytes) => sum + bytes, 0),
-      image,
-      runsc_version,
-      runsc_platform,
-      cpu_features_sha256,
+      ...requirementsOf(manifest),
       executions: [],
     },
     hadCalls: manifest.executions.length > 0,

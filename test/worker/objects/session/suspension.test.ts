@@ -474,6 +474,20 @@ describe('the word of a host that all is stored', () => {
       await expectInSnapshot('host_lost');
     });
 
+    test('it asks no host with other programs for it', async () => {
+      await session.stub.hostLost({ hostId: host.hostId });
+      expect(await suspending).toMatchObject({ value: { state: 'suspended' } });
+      host.close();
+      const unlike = await connect();
+      unlike.close();
+      unlike.traits = { ...unlike.traits, guest_sha256: 'e'.repeat(64) };
+      await unlike.connect();
+      const refused = await session.stub.execute(call('x'));
+      expect(refused).toMatchObject({ ok: false, code: 'no_host_available' });
+      await connect();
+      expect(await run('x')).toMatchObject({ status: 'succeeded', state_lost: false });
+    });
+
     test('so it is where the object dies between', async () => {
       await runInDurableObject(objectStub(), (_object, state) => {
         state.storage.sql.exec("UPDATE session SET sandbox = 'lost'");
