@@ -43,6 +43,7 @@ export class ToolEmbeddings {
   #loaded: Loaded | undefined;
   #isDue = false;
   #failedRuns = 0;
+  #batchTools = BATCH_TOOLS;
   #failedQuestions = 0;
   #pausedUntilMs = 0;
 
@@ -73,21 +74,36 @@ export class ToolEmbeddings {
   async run(): Promise<void> {
     this.#isDue = false;
     const loaded = await this.#load();
-    for (let batch = 0; batch < MAX_BATCHES && loaded !== undefined; batch += 1) {
-      const names = [...loaded.missing].slice(0, BATCH_TOOLS);
-      if (names.length === 0) {
-        this.#failedRuns = 0;
-        this.#store.prune(MAX_KEPT_VECTORS);
+    if (loaded === undefined) return;
+    try {
+      await this.#runBatches(loaded);
+    } finally {
+      this.#store.prune(MAX_KEPT_VECTORS);
+    }
+  }
+
+  async #runBatches(loaded: Loaded): Promise<void> {
+    for (let batch = 0; batch < MAX_BATCHES; batch += 1) {
+      const names = [...loaded.missing].slice(0, this.#batchTools);
+      if (names.length === 0) return;
+      const answer = await this.#embed(loaded, names);
+      if (!answer.ok) {
+        this.#failed(loaded, names, answer.detail);
         return;
       }
-      const answer = await this.#embed(loaded, names);
-      if (answer.ok) continue;
-      logWarning('tools_not_embedded', { detail: answer.detail, missing: loaded.missing.size });
-      this.#due(Math.min(RETRY.maxMs, RETRY.firstMs * 2 ** this.#failedRuns));
-      this.#failedRuns += 1;
-      return;
+      this.#failedRuns = 0;
+      this.#batchTools = Math.min(BATCH_TOOLS, 2 * this.#batchTools);
     }
-    if (loaded !== undefined) this.#due(0);
+    this.#due(0);
+  }
+
+  /** A text that the model never takes holds up no others: they come before it, and fewer and fewer together with it. */
+  #failed({ missing }: Loaded, names: readonly string[], detail: string): void {
+    logWarning('tools_not_embedded', { detail, missing: missing.size });
+    for (const name of names) if (missing.delete(name)) missing.add(name);
+    this.#batchTools = Math.max(1, Math.floor(names.length / 2));
+    this.#due(Math.min(RETRY.maxMs, RETRY.firstMs * 2 ** this.#failedRuns));
+    this.#failedRuns += 1;
   }
 
   /** How far the tools that are accepted have vectors. */
@@ -179,7 +195,9 @@ export class ToolEmbeddings {
     const tool = this.#tools().get(name);
     if (tool === undefined) return '';
     const { title, description, parameters } = tool;
-    return `${tool.name}\n${title}\n${description}\n${parameters}`.slice(0, MAX_TEXT_CHARACTERS);
+    return `${tool.name}\n${title}\n${description}\n${parameters}`
+      .slice(0, MAX_TEXT_CHARACTERS)
+      .toWellFormed();
   }
 
   /** Undefined where the gateway has no embeddings. */
