@@ -17,7 +17,7 @@ export const PLACELESS_BYTES = 64 * 1024;
 const WAIT_MS = 10_000;
 const WAIT_IN_MIDST_MS = 300_000;
 const LOOK_MS = 100;
-/** Longer than this no upload holds a place for one part while others wait for it. */
+/** Longer than this no upload holds a place for one part, or is open with next to nothing of one, while others wait for that. */
 const PART_MS = 120_000;
 /** One place after the other is given up: whoever waits needs a moment to take it. */
 const YIELD_MS = 5_000;
@@ -46,7 +46,9 @@ export async function openUpload(tenant: string): Promise<Outcome<OpenUpload>> {
 export class OpenUpload {
   readonly tenant: string;
   #heardAtMs = Date.now();
-  #placeSinceMs: number | undefined;
+  #holdsPlace = false;
+  /** Since when it has its place, or none. */
+  #sinceMs = Date.now();
 
   constructor(tenant: string) {
     this.tenant = tenant;
@@ -54,13 +56,13 @@ export class OpenUpload {
   }
 
   get holdsPlace(): boolean {
-    return this.#placeSinceMs !== undefined;
+    return this.#holdsPlace;
   }
 
-  /** Whether it has to end, because it holds a place that somebody else waits for and does not get on with its part. */
+  /** Whether it has to end, because it does not get on with its part and somebody else waits for what it takes up. */
   mustYield(): boolean {
     const nowMs = Date.now();
-    if (this.#placeSinceMs === undefined || nowMs - this.#placeSinceMs <= PART_MS) return false;
+    if (nowMs - this.#sinceMs <= PART_MS) return false;
     if (nowMs - yieldedAtMs <= YIELD_MS || !this.#isWantedAt(nowMs)) return false;
     yieldedAtMs = nowMs;
     return true;
@@ -72,12 +74,9 @@ export class OpenUpload {
     );
   }
 
-  /** Where the places of all are not used up, a tenant is only in its own way. */
   #isFirstToYieldTo(tenant: string): boolean {
-    const held = [...open].filter(({ holdsPlace }) => holdsPlace);
-    const inTheWay = held.length >= MAX_PLACES ? held : held.filter((upload) => upload.tenant === tenant);
-    const since = (upload: OpenUpload) => upload.#placeSinceMs ?? Number.POSITIVE_INFINITY;
-    return inTheWay.toSorted((one, other) => since(one) - since(other))[0] === this;
+    const inTheWay = this.#holdsPlace ? placesInTheWayOf(tenant) : openInTheWayOf(tenant);
+    return inTheWay.toSorted((one, other) => one.#sinceMs - other.#sinceMs)[0] === this;
   }
 
   isLost(nowMs: number): boolean {
@@ -96,13 +95,18 @@ export class OpenUpload {
       this.heard();
       return hasPlace(this.tenant);
     });
-    if (given.ok) this.#placeSinceMs = Date.now();
+    if (given.ok) this.#stands(true);
     return given;
   }
 
   /** Its part is stored: only bytes flow until there is another one. */
   giveBackPlace(): void {
-    this.#placeSinceMs = undefined;
+    if (this.#holdsPlace) this.#stands(false);
+  }
+
+  #stands(holdsPlace: boolean): void {
+    this.#holdsPlace = holdsPlace;
+    this.#sinceMs = Date.now();
   }
 
   leave(): void {
@@ -129,6 +133,20 @@ async function whenever(tenant: string, waitMs: number, isTime: () => boolean): 
   }
   waitedAtMs.delete(tenant);
   return success(null);
+}
+
+/** Where the places of all are not used up, a tenant is only in its own way. */
+function placesInTheWayOf(tenant: string): OpenUpload[] {
+  const held = [...open].filter(({ holdsPlace }) => holdsPlace);
+  return held.length >= MAX_PLACES ? held : held.filter((upload) => upload.tenant === tenant);
+}
+
+/** The same of uploads that hold no place: they are in the way where no more of them may be open. */
+function openInTheWayOf(tenant: string): OpenUpload[] {
+  const placeless = [...open].filter(({ holdsPlace }) => !holdsPlace);
+  if (open.size >= MAX_OPEN) return placeless;
+  const own = placeless.filter((upload) => upload.tenant === tenant);
+  return countOf(({ tenant: of }) => of === tenant) >= MAX_OPEN_OF_TENANT ? own : [];
 }
 
 function dropLost(): void {

@@ -3,9 +3,13 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type OpenUpload, openUpload, uploadRoom } from '../../../worker/content/open-uploads.ts';
 import { eventually } from '../harness/eventually.ts';
 
+const HOUR_MS = 3_600_000;
 const opened: OpenUpload[] = [];
+let hours = 0;
 beforeEach(() => {
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() });
+  // Each long after the one before, of which the isolate still knows when somebody yielded.
+  hours += 1;
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + hours * HOUR_MS });
 });
 afterEach(() => {
   vi.useRealTimers();
@@ -102,3 +106,29 @@ test('only so many are open at all, of one tenant and of all', async () => {
   later(10_001);
   expect(await ofNobody).toMatchObject({ ok: false, code: 'overloaded' });
 });
+
+test.each([
+  ['of all', ['one', 'two', 'three', 'four'], 'five'],
+  ['of its tenant', ['one'], 'one'],
+])(
+  'who is open for two minutes with next to nothing goes where the number %s is reached',
+  async (_name, tenants, waits) => {
+    for (const tenant of tenants) for (let each = 0; each < 16; each += 1) await opening(tenant);
+    const [first, second] = opened;
+    for (let seconds = 0; seconds < 150; seconds += 50) {
+      later(50_000);
+      for (const upload of opened) upload.heard();
+    }
+    expect(first?.mustYield(), 'nobody waits').toBe(false);
+    const one = openUpload(waits);
+    await eventually(() => {
+      expect(second?.mustYield()).toBe(false);
+      expect(first?.mustYield()).toBe(true);
+    });
+    first?.leave();
+    const upload = await one;
+    if (!upload.ok) throw new Error(upload.detail);
+    opened.push(upload.value);
+    expect(second?.mustYield(), 'there was room').toBe(false);
+  },
+);
