@@ -141,27 +141,20 @@ async function waitFor(
   let reached = false;
   switch (until.kind) {
     case 'exit':
-      reached = await Promise.race([process.ended.then(() => true), aborted(signal)]);
+      reached = await process.endsBefore(signal);
       break;
     case 'line':
       line = await firstLine(process, until, signal);
       reached = line !== null;
       break;
     case 'port':
-      void process.ended.then(() => over.abort());
+      void process.endsBefore(signal).then(() => over.abort());
       reached = await place.programs.listens(until.port, signal);
       break;
   }
   clearTimeout(timer);
   over.abort();
   return success({ reached, line, process: describe(process) });
-}
-
-function aborted(signal: AbortSignal): Promise<false> {
-  return new Promise((resolve) => {
-    signal.addEventListener('abort', () => resolve(false), { once: true });
-    if (signal.aborted) resolve(false);
-  });
 }
 
 /** The first line of either stream that has the text in it; null where the process ends before, or the time does. */

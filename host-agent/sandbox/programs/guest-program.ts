@@ -31,7 +31,12 @@ export class GuestProgram implements BackgroundProcess {
   #channel: Channel | undefined;
   #end: ProgramEnd | undefined;
   #inputAt: number | undefined;
+  /**
+   * Whoever waits, waits for this one and looks again: a promise that stands for as long as the program would keep what each
+   * of them ever hung on it, as does one that is raced against.
+   */
   #changed = Promise.withResolvers<void>();
+  readonly #onAbort = (): void => this.wake();
 
   /** `carried`: it goes on from a checkpoint. */
   constructor(facts: ProgramFacts, ringBytes: number, carried?: CarriedProgram) {
@@ -114,16 +119,14 @@ export class GuestProgram implements BackgroundProcess {
   async *follow(after: number, signal: AbortSignal): AsyncIterable<Piece | Gap> {
     const follower = { position: Math.min(after, this.ring.endOffset) };
     this.#followers.add(follower);
-    const aborted = new Promise<void>((resolve) => {
-      signal.addEventListener('abort', () => resolve(), { once: true });
-    });
+    signal.addEventListener('abort', this.#onAbort);
     try {
       while (!signal.aborted) {
         const changed = this.#changed.promise;
         const piece = this.ring.from(follower.position);
         if (piece === undefined) {
           if (this.#end !== undefined) return;
-          await Promise.race([changed, aborted]);
+          await changed;
           continue;
         }
         if (piece.offset > follower.position) yield { gap: { from: follower.position, to: piece.offset } };
@@ -132,9 +135,17 @@ export class GuestProgram implements BackgroundProcess {
         this.wake();
       }
     } finally {
+      signal.removeEventListener('abort', this.#onAbort);
       this.#followers.delete(follower);
       this.wake();
     }
+  }
+
+  async endsBefore(signal: AbortSignal): Promise<boolean> {
+    signal.addEventListener('abort', this.#onAbort);
+    while (this.#end === undefined && !signal.aborted) await this.#changed.promise;
+    signal.removeEventListener('abort', this.#onAbort);
+    return this.#end !== undefined;
   }
 
   async input(bytes: Uint8Array, isLast: boolean): Promise<Outcome<null>> {
@@ -142,8 +153,8 @@ export class GuestProgram implements BackgroundProcess {
     if (channel === undefined || this.#end !== undefined)
       return failure('execution_not_running', 'the process has ended');
     const at = this.ring.endOffset;
-    const written = await Promise.race([channel.writeStdin(bytes), this.ended]);
-    if ('ok' in written && !written.ok) {
+    const written = await channel.writeStdin(bytes);
+    if (!written.ok) {
       const { reason, message } = written.failure;
       return failure(reason === 'limit' ? 'queue_full' : 'execution_not_running', message);
     }

@@ -18,7 +18,7 @@ export class PipedProgram extends GuestProgram implements PipedProcess {
       this.#waitingInputBytes -= heldBytes;
     });
     // Not waited for as long as there is room: a signal has to pass a program that does not read.
-    if (this.#waitingInputBytes > MAX_WAITING_INPUT_BYTES) await Promise.race([written, this.ended]);
+    if (this.#waitingInputBytes > MAX_WAITING_INPUT_BYTES) await written;
   }
 
   override readonly take = (stream: ProcessStream, bytes: Uint8Array): Promise<void> => {

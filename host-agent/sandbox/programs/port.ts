@@ -43,6 +43,8 @@ export interface Terminal extends Program {
 }
 
 export interface BackgroundProcess extends Program {
+  /** Whether it has ended, once it has or the signal aborts; of who waits nothing stays behind. */
+  endsBefore(signal: AbortSignal): Promise<boolean>;
   /** How much it had written when input last came; undefined where none did. */
   readonly inputAt: number | undefined;
   /** Resolves when there is room for more; fails where the input was closed before. */
