@@ -228,10 +228,12 @@ export class SandboxKeeper {
   /** Tells the host to end the sandbox; whether it did is heard later. */
   async sendDestroy(): Promise<void> {
     const payload = new Uint8Array(0);
+    // The session may be on its way to another host when there is a grant.
+    const host = this.#host();
     const { token: grant } = await this.#grant('destroy', payload);
     if (this.#link().send(commandFrames(grant, payload))) return;
     const { tenant, sessionId } = this.#row.record.facts;
-    const sent = await this.#host().destroy({ tenant, sessionId, grant, payload });
+    const sent = await host.destroy({ tenant, sessionId, grant, payload });
     if (!sent.ok) logWarning('destroy_not_sent', { session_id: sessionId, code: sent.code });
   }
 

@@ -317,11 +317,13 @@ export class Suspension {
       isToWake: this.#parts.port.isToWake(),
     });
     this.#moved(found.frame, reason);
+    // Both are of the host that it leaves, and calls that wait are on their way to the next one already.
+    const told = this.#tellMoved(found.frame);
     // Should it live after all, it is told to end.
     await sandbox.sendDestroy().catch((error: unknown) => {
       logWarning('destroy_not_sent', { detail: messageOf(error) });
     });
-    await this.#tellMoved(found.frame);
+    await told;
     return true;
   }
 

@@ -7,6 +7,7 @@ import {
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { verifyChain } from '../../../../shared/receipt-verify.ts';
+import { HostObject } from '../../../../worker/objects/host/object.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import { type HostDouble, startAmong } from '../../../fixtures/host-double/host-double.ts';
 import type { SessionDouble } from '../../../fixtures/host-double/session-double.ts';
@@ -46,6 +47,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   vi.useRealTimers();
+  vi.restoreAllMocks();
   await session.stub.destroy(caller);
   for (const connected of hosts.splice(0)) connected.close();
 });
@@ -472,6 +474,34 @@ describe('the word of a host that all is stored', () => {
       await session.stub.hostLost({ hostId: host.hostId });
       expect(await suspending).toMatchObject({ value: { state: 'suspended' } });
       await expectInSnapshot('host_lost');
+    });
+
+    test('its next host knows of it, however long the one before takes to be told', async () => {
+      const told = { end: 0, gone: 0 };
+      const { destroy, forget } = HostObject.prototype;
+      vi.spyOn(HostObject.prototype, 'destroy').mockImplementation(async function (
+        this: HostObject,
+        command,
+      ) {
+        await scheduler.wait(1_000);
+        told.end += 1;
+        return destroy.call(this, command);
+      });
+      vi.spyOn(HostObject.prototype, 'forget').mockImplementation(async function (this: HostObject, gone) {
+        told.gone += 1;
+        return forget.call(this, gone);
+      });
+      const waiting = run('waits');
+      await eventually(async () => expect((await view()).executions.queued).toBe(1));
+      double.send({ type: 'sandbox_lost', reason: 'host_restarted' });
+      expect(await waiting).toMatchObject({ status: 'succeeded', state_lost: false });
+      await eventually(() => expect(told).toEqual({ end: 1, gone: 1 }));
+      await suspending;
+      const host = env.HOST.get(env.HOST.idFromName((await view()).host_id ?? ''));
+      const hosted = await runInDurableObject(host, (_object, { storage }) =>
+        storage.sql.exec('SELECT session_id FROM session').toArray(),
+      );
+      expect(hosted).toContainEqual({ session_id: session.id });
     });
 
     test('it asks no host with other programs for it', async () => {
