@@ -1,12 +1,14 @@
-import { evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test';
+import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { type Execution, ExecutionSchema } from '../../../shared/execution.ts';
 import { type Session, SessionSchema } from '../../../shared/session.ts';
+import { HostObject } from '../../../worker/objects/host/object.ts';
 import { MAX_RESTORE_POINTS } from '../../../worker/objects/session/restore-points/restore-points.ts';
 import { MAX_SNAPSHOTS } from '../../../worker/objects/snapshots/object.ts';
 import type { ExecutionDouble } from '../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
+import { PATIENCE_MS } from '../../patience.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
@@ -115,6 +117,31 @@ describe('a session that is taken back where a call fails', () => {
     expect(await view()).toMatchObject({ state: 'running', generation: 0 });
     await vi.waitFor(async () => expect(await stored()).toHaveLength(MAX_RESTORE_POINTS));
     expect((await ask('GET', '/v1/snapshots')).json).toMatchObject({ snapshots: [] });
+  });
+
+  test('is known to the host that it comes to, however long the one before takes to be told', async () => {
+    const told = { end: 0, gone: 0 };
+    const { destroy, forget } = HostObject.prototype;
+    vi.spyOn(HostObject.prototype, 'destroy').mockImplementation(async function (this: HostObject, command) {
+      await scheduler.wait(1_000);
+      told.end += 1;
+      return destroy.call(this, command);
+    });
+    vi.spyOn(HostObject.prototype, 'forget').mockImplementation(async function (this: HostObject, gone) {
+      told.gone += 1;
+      return forget.call(this, gone);
+    });
+    const failing = await start('fails');
+    await (await begins(failing)).finish({ status: 'failed', exit_code: 1 });
+    expect(await ended(failing)).toMatchObject({ rolled_back: true });
+    expect(await run('next')).toMatchObject({ status: 'succeeded' });
+    await vi.waitFor(() => expect(told).toEqual({ end: 1, gone: 1 }), { timeout: PATIENCE_MS });
+    vi.restoreAllMocks();
+    const object = env.HOST.get(env.HOST.idFromName((await view()).host_id ?? ''));
+    const hosted = await runInDurableObject(object, (_object, { storage }) =>
+      storage.sql.exec('SELECT session_id FROM session').toArray(),
+    );
+    expect(hosted).toContainEqual({ session_id: sessionId });
   });
 
   test.each(FAILURES)('is as it was before a call that ends as %s', async (_name, end) => {

@@ -258,12 +258,12 @@ export class SandboxKeeper {
    * told by its control link as well. Where it does not hear that either, its sandbox stands until its own link is fenced.
    */
   async leaveHost(): Promise<void> {
-    try {
-      await this.sendDestroy();
-    } catch (error: unknown) {
-      logWarning('destroy_not_sent', { detail: messageOf(error) });
-    }
-    await this.forgetAtHost();
+    // Both begin now: a call that comes meanwhile brings the session to its next host, which is not to forget it.
+    const leaving = [this.sendDestroy(), this.forgetAtHost()];
+    const [destroyed, forgotten] = await Promise.allSettled(leaving);
+    if (destroyed?.status === 'rejected')
+      logWarning('destroy_not_sent', { detail: messageOf(destroyed.reason) });
+    if (forgotten?.status === 'rejected') throw forgotten.reason;
   }
 
   async forgetAtHost(): Promise<void> {
