@@ -30,6 +30,8 @@ export class AppendLog {
   #end: number;
   /** Whether something of a group that failed may lie behind the end. */
   #hasRemains = false;
+  /** Whether the name may still be that of the former file after a loss of power. */
+  #isFolderBehind = false;
   #pending: PendingAppend[] = [];
   #lazy: Buffer[] = [];
   #lazyBytes = 0;
@@ -98,15 +100,18 @@ export class AppendLog {
         await file.writeFile(bytes);
         await file.sync();
         await rename(temporary, this.#path);
-        await syncDirectory(dirname(this.#path));
       } catch (error: unknown) {
         await file.close();
         throw error;
       }
-      await this.#file.close();
+      // The name is that of the new file now, whatever the disk says of the folder: what went to the former would be lost.
+      const former = this.#file;
       this.#file = file;
       this.#end = bytes.length;
       this.#hasRemains = false;
+      this.#isFolderBehind = true;
+      await former.close();
+      await this.#syncFolder();
     });
   }
 
@@ -148,6 +153,7 @@ export class AppendLog {
   /** The file is open for synchronised writes: a write that is done is on disk, with one trip to the disk's thread. */
   async #write(bytes: Buffer): Promise<boolean> {
     try {
+      if (this.#isFolderBehind) await this.#syncFolder();
       if (this.#hasRemains) await this.#cutRemains();
       for (let done = 0; done < bytes.length; ) {
         const { bytesWritten } = await this.#file.write(bytes, done, bytes.length - done, this.#end + done);
@@ -160,6 +166,11 @@ export class AppendLog {
       await this.#cutRemains().catch(() => {});
       return false;
     }
+  }
+
+  async #syncFolder(): Promise<void> {
+    await syncDirectory(dirname(this.#path));
+    this.#isFolderBehind = false;
   }
 
   /** A record that was refused, but got to the disk, would be found behind a later one that is as long as what lay before it. */

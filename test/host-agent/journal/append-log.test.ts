@@ -21,6 +21,7 @@ const record = (number: number): Buffer => encodeRecord({ kind: 'key_set', versi
 async function fileMethods(): Promise<{
   write: (...args: unknown[]) => Promise<unknown>;
   truncate: (length?: number) => Promise<void>;
+  sync: () => Promise<void>;
 }> {
   await using file = await open(directory, 'r');
   return Object.getPrototypeOf(file);
@@ -59,4 +60,28 @@ test('a disk that lets nothing go takes nothing either', async () => {
   truncating.mockRestore();
   expect(await log.append(record(3))).toBe(true);
   await log.close();
+});
+
+test('what is appended is kept also where the disk did not say that the new content has the name', async () => {
+  const path = join(directory, 'journal');
+  const { log } = await AppendLog.open(path);
+  expect(await log.append(record(1))).toBe(true);
+  const methods = await fileMethods();
+  const { sync } = methods;
+  const fault = new Error('EIO: i/o error');
+  // Of the file, then of its folder: by what is replaced, and by what is appended after that.
+  const syncing = vi
+    .spyOn(methods, 'sync')
+    .mockImplementationOnce(function (this: unknown) {
+      return sync.call(this);
+    })
+    .mockRejectedValue(fault);
+  await expect(log.replace(() => [record(2)])).rejects.toThrow('EIO');
+  expect(await log.append(record(3))).toBe(false);
+  syncing.mockRestore();
+  expect(await log.append(record(4))).toBe(true);
+  await log.close();
+  const { records, log: reopened } = await AppendLog.open(path);
+  expect(records.map(({ header }) => header)).toMatchObject([{ version: 2 }, { version: 4 }]);
+  await reopened.close();
 });
