@@ -1,6 +1,5 @@
 /** The tables of an object: made once, and looked at again only where this version of the program asks for other ones. */
 import * as z from 'zod';
-import { ensureColumn } from './columns.ts';
 
 const BOOK =
   'CREATE TABLE IF NOT EXISTS made_schema (name TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID';
@@ -11,11 +10,14 @@ export interface Schema {
   name: string;
   /** Statements that change nothing where they were run before. */
   statements: string;
-  /** Of tables that former versions made without them: table, column, type. */
-  newerColumns?: readonly (readonly [table: string, column: string, type: string])[];
+  /** Of tables that former versions made without them. */
+  newerColumns?: readonly NewerColumn[];
   /** What needs those columns. */
   afterwards?: string;
 }
+
+/** `filledWith`: an expression in SQL, of what the rows get that are there before the column is. */
+export type NewerColumn = readonly [table: string, column: string, type: string, filledWith?: string];
 
 /** What is known to be made, by the storage of an object in memory. */
 const made = new WeakMap<DurableObjectStorage, Map<string, string>>();
@@ -31,10 +33,17 @@ export function ensureSchema(storage: DurableObjectStorage, schema: Schema): voi
   const text = [statements, ...newerColumns.map((column) => column.join(' ')), afterwards].join('\n');
   if (known.get(name) === text) return;
   sql.exec(statements);
-  for (const [table, column, type] of newerColumns) ensureColumn(sql, table, { name: column, type });
+  for (const column of newerColumns) ensureColumn(sql, column);
   if (afterwards !== '') sql.exec(afterwards);
   sql.exec('INSERT OR REPLACE INTO made_schema (name, text) VALUES (?, ?)', name, text);
   known.set(name, text);
+}
+
+function ensureColumn(sql: SqlStorage, [table, column, type, filledWith]: NewerColumn): void {
+  const columns = sql.exec(`SELECT name FROM pragma_table_info('${table}')`).toArray();
+  if (columns.some(({ name }) => name === column)) return;
+  sql.exec(`ALTER TABLE ${table} ADD COLUMN ${column} ${type}`);
+  if (filledWith !== undefined) sql.exec(`UPDATE ${table} SET ${column} = ${filledWith}`);
 }
 
 function knownTo(storage: DurableObjectStorage): Map<string, string> {

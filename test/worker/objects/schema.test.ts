@@ -43,6 +43,23 @@ test('one that has changed is run again, and tables get the columns that they la
   expect(columns).toEqual(['n', 'added']);
 });
 
+test('rows that are there before a column get what it is filled with, and later ones do not', async () => {
+  const { stub, ensure } = objectNamed('schema:filled');
+  await ensure(FIRST);
+  const filled: Schema = { ...FIRST, newerColumns: [['example', 'added', 'TEXT', "'before ' || n"]] };
+  await evictDurableObject(stub);
+  await ensure(filled);
+  await evictDurableObject(stub);
+  await ensure({ ...filled, afterwards: '' });
+  const added = await runInDurableObject(stub, (_object, { storage }) =>
+    storage.sql
+      .exec('SELECT added FROM example ORDER BY n')
+      .toArray()
+      .map((row) => row.added),
+  );
+  expect(added).toEqual(['before 1', null]);
+});
+
 test('an object whose tables a version without this book made gets what it lacks', async () => {
   const { stub, ensure } = objectNamed('schema:former');
   await runInDurableObject(stub, (_object, { storage }) => {

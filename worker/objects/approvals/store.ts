@@ -1,7 +1,7 @@
 /** SQL of the calls of a tenant that wait for an approval, or did. */
 import * as z from 'zod';
 import { ApprovalStatusSchema } from '../../../shared/approval.ts';
-import { ensureColumn } from '../columns.ts';
+import { ensureSchema, type NewerColumn } from '../schema.ts';
 import type { WaitingCall } from './port.ts';
 
 const MAX_LISTED_CHARACTERS = 2 * 1024 * 1024;
@@ -29,6 +29,14 @@ CREATE INDEX IF NOT EXISTS approval_by_fingerprint ON approval (fingerprint);
 CREATE UNIQUE INDEX IF NOT EXISTS approval_by_key ON approval (idempotencyKey);
 CREATE INDEX IF NOT EXISTS approval_by_session ON approval (json_extract(call, '$.sessionId'), requestedAtMs);
 `;
+
+const NEWER_COLUMNS: readonly NewerColumn[] = [
+  ['approval', 'isTold', 'INTEGER NOT NULL DEFAULT 0'],
+  // Of those of a former version nothing else is known: what was approved is in its session, or never came there.
+  ['approval', 'isMade', 'INTEGER NOT NULL DEFAULT 1'],
+  // What a former version has in the table is no news.
+  ['approval', 'notedStatus', 'TEXT', 'status'],
+];
 
 const CallSchema: z.ZodType<WaitingCall> = z.object({
   caller: z.object({ tenant: z.string(), subject: z.string() }),
@@ -72,19 +80,7 @@ export class ApprovalStore {
 
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
-    this.#sql.exec(SCHEMA);
-    ensureColumn(this.#sql, 'approval', { name: 'isTold', type: 'INTEGER NOT NULL DEFAULT 0' });
-    // Of those of a former version nothing else is known: what was approved is in its session, or never came there.
-    ensureColumn(this.#sql, 'approval', { name: 'isMade', type: 'INTEGER NOT NULL DEFAULT 1' });
-    this.#ensureNotedStatus();
-  }
-
-  /** An object of a former version has the table without it, and what is in it is no news. */
-  #ensureNotedStatus(): void {
-    const columns = this.#sql.exec("SELECT name FROM pragma_table_info('approval')").toArray();
-    if (columns.some(({ name }) => name === 'notedStatus')) return;
-    this.#sql.exec('ALTER TABLE approval ADD COLUMN notedStatus TEXT');
-    this.#sql.exec('UPDATE approval SET notedStatus = status');
+    ensureSchema(storage, { name: 'approvals', statements: SCHEMA, newerColumns: NEWER_COLUMNS });
   }
 
   /** Those that stand otherwise than the events of their session say. */

@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { SessionIdSchema } from '../../../shared/ids.ts';
 import type { SnapshotPlace } from '../../snapshots/storage.ts';
+import { ensureSchema, type NewerColumn } from '../schema.ts';
 import { json } from '../session/records.ts';
 import { type UntoldStorage, UntoldStorageSchema } from '../storage-book.ts';
 import { type NewSnapshot, type SnapshotFacts, SnapshotFactsSchema, SnapshotKindSchema } from './port.ts';
@@ -55,10 +56,10 @@ const FORKING = "(state = 'ready' AND kind = 'fork' AND children IS NOT NULL)";
 
 const COLUMNS = 'snapshot_id, session_id, tenant, subject, kind, name, created_at, facts, children';
 
-const ADDED_COLUMNS = [
-  ['due_at', 'INTEGER'],
-  ['told_bytes', 'INTEGER'],
-  ['children', 'TEXT'],
+const NEWER_COLUMNS: readonly NewerColumn[] = [
+  ['snapshot', 'due_at', 'INTEGER'],
+  ['snapshot', 'told_bytes', 'INTEGER'],
+  ['snapshot', 'children', 'TEXT'],
 ];
 
 export class SnapshotsStore {
@@ -66,13 +67,7 @@ export class SnapshotsStore {
 
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
-    this.#sql.exec(SCHEMA);
-    // An object of a former version has the table without them.
-    const columns = this.#sql.exec("SELECT name FROM pragma_table_info('snapshot')").toArray();
-    for (const [column, type] of ADDED_COLUMNS) {
-      if (columns.some(({ name }) => name === column)) continue;
-      this.#sql.exec(`ALTER TABLE snapshot ADD COLUMN ${column} ${type}`);
-    }
+    ensureSchema(storage, { name: 'snapshots', statements: SCHEMA, newerColumns: NEWER_COLUMNS });
   }
 
   add({ snapshotId, sessionId, tenant, subject, kind, name }: NewSnapshot, nowMs: number): void {

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { SealedCallbackSchema } from '../../../shared/callback.ts';
 import { EventSchema, WebhookEventTypeSchema } from '../../../shared/event.ts';
 import { WebhookIdSchema } from '../../../shared/ids.ts';
-import { ensureColumn } from '../columns.ts';
+import { ensureSchema, type NewerColumn } from '../schema.ts';
 import { Flag, json } from '../session/records.ts';
 
 const SCHEMA = `
@@ -24,6 +24,11 @@ CREATE TABLE IF NOT EXISTS delivery (
 CREATE INDEX IF NOT EXISTS delivery_by_time ON delivery (nextAtMs);
 CREATE INDEX IF NOT EXISTS delivery_of_callback ON delivery (deliveryId) WHERE callback IS NOT NULL;
 `;
+
+const NEWER_COLUMNS: readonly NewerColumn[] = [
+  ['webhook', 'nextProbeAtMs', 'INTEGER NOT NULL DEFAULT 0'],
+  ['delivery', 'createdAtMs', 'INTEGER'],
+];
 
 const WebhookRowSchema = z.object({
   webhookId: WebhookIdSchema,
@@ -66,9 +71,7 @@ export class WebhookStore {
 
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
-    this.#sql.exec(SCHEMA);
-    ensureColumn(this.#sql, 'webhook', { name: 'nextProbeAtMs', type: 'INTEGER NOT NULL DEFAULT 0' });
-    ensureColumn(this.#sql, 'delivery', { name: 'createdAtMs', type: 'INTEGER' });
+    ensureSchema(storage, { name: 'webhooks', statements: SCHEMA, newerColumns: NEWER_COLUMNS });
   }
 
   /** Whose they are; null before anybody said so. */

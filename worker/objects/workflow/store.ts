@@ -8,7 +8,7 @@ import {
   TaskStatusSchema,
   WorkflowStatusSchema,
 } from '../../../shared/workflow.ts';
-import { ensureColumn } from '../columns.ts';
+import { ensureSchema } from '../schema.ts';
 import { type NamedCall, type Plan, PlanSchema, type RunEnd } from './port.ts';
 
 const SCHEMA = `
@@ -63,8 +63,8 @@ export class WorkflowStore {
 
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
-    this.#sql.exec(SCHEMA);
-    ensureColumn(this.#sql, 'workflow', { name: 'told', type: 'TEXT' });
+    const newerColumns = [['workflow', 'told', 'TEXT']] as const;
+    ensureSchema(storage, { name: 'workflow', statements: SCHEMA, newerColumns });
   }
 
   head(): WorkflowHead | undefined {
