@@ -70,7 +70,7 @@ export async function startGateway(options: GatewayOptions): Promise<{ url: URL;
   return { url: await miniflare.unsafeGetDirectURL(), miniflare };
 }
 
-export async function bundleWorker(entry: string): Promise<string> {
+async function bundleWorker(entry: string): Promise<string> {
   const bundled = await build({
     entryPoints: [entry],
     bundle: true,

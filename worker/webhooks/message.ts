@@ -15,7 +15,7 @@ const OriginSchema = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('workflow'), workflowId: WorkflowIdSchema }),
 ]);
 
-export const OutgoingEventSchema = z.strictObject({
+const OutgoingEventSchema = z.strictObject({
   event: EventSchema,
   callback: SealedCallbackSchema.nullable(),
 });

@@ -24,7 +24,7 @@ export function checkRunsc(version: Outcome<RunscVersion> | undefined, nowMs: nu
 }
 
 /** Releases are named by their day: `20240729.0`. */
-export function releasedAtMs(release: string): number {
+function releasedAtMs(release: string): number {
   const [, year, month, day] = /^(\d{4})(\d{2})(\d{2})/.exec(release) ?? [];
   return Date.UTC(Number(year), Number(month) - 1, Number(day));
 }

@@ -14,7 +14,7 @@ const MAX_PATH_CHARACTERS = 8_192;
 /** One that waits for a reader holds more than its replay. */
 const MAX_KEPT_CHARACTERS = 4 * (PROCESS_LOG_BYTES + TERMINAL_REPLAY_BYTES);
 
-export const CarriedRingSchema = z.strictObject({
+const CarriedRingSchema = z.strictObject({
   start_offset: z.int().min(0),
   pieces: z.array(
     z.strictObject({

@@ -8,7 +8,7 @@ import { PATIENCE_MS } from '../../patience.ts';
 import { compileGuest } from './compiled-guest.ts';
 import type { GuestUnderTest } from './guest-under-test.ts';
 
-export function supervisorCommand(folder: string): string[] {
+function supervisorCommand(folder: string): string[] {
   const program = join(folder, 'supervisor');
   return process.getuid?.() === 0 ? ['unshare', '--pid', '--fork', '--mount-proc', program] : [program];
 }

@@ -38,7 +38,7 @@ export function ownTools({ principal }: Pick<Exchange<'tenant'>, 'principal'>): 
   return XAGENT_TOOLS.filter((tool) => callable.has(tool.of));
 }
 
-export function ownDeclaration({ name, description, arguments: schema, unlisted }: XAgentTool): Declaration {
+function ownDeclaration({ name, description, arguments: schema, unlisted }: XAgentTool): Declaration {
   const { properties, ...rest } = ParametersSchema.parse(z.toJSONSchema(schema, { io: 'input' }));
   const parameters = { ...rest, properties: without(properties, unlisted ?? []) };
   return { name, description: description.slice(0, MAX_DESCRIPTION_CHARACTERS), parameters };

@@ -13,7 +13,7 @@ import type { ArtifactsPort, NewArtifact } from './port.ts';
 import { ArtifactsStore, artifactView } from './store.ts';
 
 /** Of one tenant, those that are being made included. */
-export const MAX_ARTIFACTS = 10_000;
+const MAX_ARTIFACTS = 10_000;
 /** An upload that has not ended by then never will. */
 const STALE_AFTER_MS = MAX_STORING_MS + 1_800_000;
 /** By then no address for an upload lives that was good for this id. */

@@ -20,7 +20,7 @@ export const StoredNetworkSchema = NetworkViewSchema.extend({ secrets: z.string(
 export type StoredNetwork = z.infer<typeof StoredNetworkSchema>;
 
 /** What of a session changes by request at most. */
-export const SessionFactsSchema = z.object({
+const SessionFactsSchema = z.object({
   sessionId: SessionIdSchema,
   tenant: z.string(),
   subject: z.string(),
@@ -48,7 +48,7 @@ export type SessionFacts = z.infer<typeof SessionFactsSchema>;
  * `attaching`: an attach was sent and its link has not said `ready`. `ready`: there is a sandbox, its link may be down.
  * `lost`: the sandbox is gone, the next call gets a new one. `destroyed`: it is known to be gone for good.
  */
-export const SandboxStateSchema = z.enum(['attaching', 'ready', 'lost', 'destroyed']);
+const SandboxStateSchema = z.enum(['attaching', 'ready', 'lost', 'destroyed']);
 export type SandboxState = z.infer<typeof SandboxStateSchema>;
 
 export const SessionRecordSchema = z.object({
@@ -100,7 +100,7 @@ export const CalledAsSchema = z.strictObject({ name: z.string(), version: z.stri
 export type CalledAs = z.infer<typeof CalledAsSchema>;
 
 /** Bytes of input: sent to the host, taken by the program, and sent on a link that was lost before they were taken. */
-export const InputStateSchema = z.object({
+const InputStateSchema = z.object({
   sentBytes: z.number(),
   takenBytes: z.number(),
   doubtfulBytes: z.number(),

@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS edge_receipt (
 `;
 
 /** What is known when a call ends; the rest is of the chain and of the signer. */
-export const EdgeReceiptFactsSchema = EdgeReceiptSchema.omit({
+const EdgeReceiptFactsSchema = EdgeReceiptSchema.omit({
   v: true,
   issuer: true,
   tenant_sha256: true,
