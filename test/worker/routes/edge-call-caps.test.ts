@@ -14,7 +14,7 @@ import { connectFakeHost } from '../harness/fake-host.ts';
 const UNKEYED_KEPT = 500;
 const MIB = 1024 * 1024;
 const MAX_CONTENT_BYTES = 128 * MIB;
-/** The oldest are let go with every so manieth call. */
+/** The oldest are let go with every sixteenth call. */
 const BATCH = 16;
 const DAY_MS = 86_400_000;
 const PRICE = {
