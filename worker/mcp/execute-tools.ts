@@ -4,7 +4,6 @@ import * as z from 'zod';
 import { utf8 } from '../../shared/encoding.ts';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
-import { newId, newSessionId } from '../../shared/ids.ts';
 import { CreateSessionSchema } from '../../shared/session.ts';
 import { without } from '../formats/json-schema.ts';
 import { mcpTool } from '../formats/mcp.ts';
@@ -12,6 +11,7 @@ import { withoutAbsent } from '../formats/nulls.ts';
 import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
 import { approvedOutcome } from '../routes/approved-call.ts';
 import { attendedCall, stopCall } from '../routes/attended-call.ts';
+import { loneCall } from '../routes/lone-call.ts';
 import { UNSAFE } from '../routes/object-calls.ts';
 import { type OwnSession, ownSession } from '../routes/own-session.ts';
 import { callInOwnSession } from '../routes/own-session-call.ts';
@@ -94,9 +94,10 @@ async function run(
   }
   const idempotency = await keyOf(options, { name, args, timeout_ms }, context);
   if (session_id === undefined && resolved.performance !== undefined) {
-    const sessionId = await newSessionId(exchange.configuration.tagKey, exchange.principal.tenant);
-    const ids = { sessionId, executionId: newId('exe') };
-    return success(resolved.finish(await resolved.performance.run(ids, context.signal, onProgress)));
+    const { performance, finish } = resolved;
+    const keyPath = 'arguments.idempotency_key';
+    const call = await loneCall(exchange, { performance, finish, idempotency, keyPath });
+    return success(await call.run(context.signal, onProgress));
   }
   const attendIn = (session: OwnSession, stop: 'call' | 'session') => {
     const attended = attendedCall(exchange, session, {

@@ -1,8 +1,13 @@
-/** A call that the gateway makes in no session: its answer has a receipt that is a chain of one. */
+/**
+ * A call that the gateway makes in no session: its answer has a receipt that is a chain of one. Nothing of it is kept, so
+ * no repeated call could be given its answer, and a key that asks for that is refused.
+ */
 import type { Execution } from '../../shared/execution.ts';
 import { newId, newSessionId } from '../../shared/ids.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
 import { FIRST_PREVIOUS_SHA256 } from '../../shared/receipt.ts';
+import { invalid } from '../middleware/body.ts';
+import type { Idempotency } from '../middleware/idempotency.ts';
 import type { MadeCall } from '../objects/session/edge-receipts/made.ts';
 import { edgeReceiptFacts, signEdgeReceipt } from '../objects/session/edge-receipts/receipt.ts';
 import type { OnEdgeProgress } from '../tools/edge-execution.ts';
@@ -16,12 +21,23 @@ export interface LoneCall {
   run: (signal: AbortSignal, onProgress?: OnEdgeProgress) => Promise<Execution>;
 }
 
-/** `finish` gives the result as the tool promises it, or said to be otherwise. */
+export interface LoneCallInput {
+  performance: EdgePerformance;
+  /** The result as the tool promises it, or said to be otherwise. */
+  finish: (execution: Execution) => Execution;
+  idempotency: Idempotency | null;
+  /** Where the caller gave the key. */
+  keyPath: string;
+}
+
 export async function loneCall(
   { configuration, principal }: Exchange<'tenant'>,
-  performance: EdgePerformance,
-  finish: (execution: Execution) => Execution,
+  { performance, finish, idempotency, keyPath }: LoneCallInput,
 ): Promise<LoneCall> {
+  if (idempotency !== null) {
+    const expected = 'nothing: the gateway makes this call itself, and once for a key only in a session';
+    throw invalid([{ path: keyPath, expected }]);
+  }
   const { tenant } = principal;
   // The id of a session that nothing was made for: the answer is the same as of any other call.
   const sessionId = await newSessionId(configuration.tagKey, tenant);

@@ -17,6 +17,7 @@ import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn, request } from '../harness/api.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { SessionEventReader } from '../harness/session-events.ts';
+import { connectClient } from '../mcp/clients.ts';
 
 const PRICE = {
   name: 'stock-price',
@@ -227,6 +228,28 @@ describe('a tool that the edge calls', () => {
     });
     const receipt = await verifyEdgeReceipt(ExecutionSchema.parse(failed.json).receipt, keys);
     expect(receipt).toMatchObject({ ok: true, value: { value: { status: 'failed' } } });
+  });
+
+  test('runs once for a key in a session only: elsewhere a key is refused before anything runs', async () => {
+    const fetched = vi.mocked(globalThis.fetch).mockClear();
+    const body = { tool_name: 'stock-price', arguments: { symbol: 'x' } };
+    for (const stream of [false, true]) {
+      const headers = { 'Idempotency-Key': 'once' };
+      const answer = await ask('POST', '/v1/execute', { body: { ...body, stream }, headers });
+      expect(problemIn(answer)).toMatchObject({
+        status: 400,
+        code: 'invalid_request',
+        violations: [{ path: 'header.Idempotency-Key', expected: expect.stringContaining('in a session') }],
+      });
+    }
+    const client = await connectClient('2026-07-28', await tokenOf({ claims: { tenant } }));
+    const call = { name: 'stock-price', arguments: { symbol: 'x', idempotency_key: 'once' } };
+    expect(await client.callTool(call)).toMatchObject({
+      isError: true,
+      content: [{ text: expect.stringContaining('arguments.idempotency_key: expected nothing') }],
+    });
+    await client.close();
+    expect(fetched).not.toHaveBeenCalled();
   });
 
   test('stands in the chain of the hosts where it was called', async () => {
