@@ -74,25 +74,27 @@ export function failureResult(failure: Failure): CallToolResult {
 }
 
 function contentOf(execution: Execution, sessionEnded: boolean): ExecutionContent {
-  const { receipt: _, encoding: __, created_at: ___, timings_ms: ____, ...facts } = execution;
+  const { stdout, stderr, value, results, truncated } = execution;
+  const structured = execution.structured ?? null;
   const texts = {
-    stdout: clip(facts.stdout, DEFAULT_MAX_CHARACTERS),
-    stderr: clip(facts.stderr, DEFAULT_MAX_CHARACTERS),
-    value: facts.value === null ? null : clip(facts.value, DEFAULT_MAX_CHARACTERS),
-    structured: bounded(facts.structured ?? null),
+    stdout: clip(stdout, DEFAULT_MAX_CHARACTERS),
+    stderr: clip(stderr, DEFAULT_MAX_CHARACTERS),
+    value: value === null ? null : clip(value, DEFAULT_MAX_CHARACTERS),
+    structured: bounded(structured),
   };
   const isClipped =
-    texts.stdout !== facts.stdout ||
-    texts.stderr !== facts.stderr ||
-    texts.value !== facts.value ||
-    texts.structured !== (facts.structured ?? null);
-  return {
-    ...facts,
+    texts.stdout !== stdout ||
+    texts.stderr !== stderr ||
+    texts.value !== value ||
+    texts.structured !== structured;
+  // Clients check it against the schema that tools are listed with, which has nothing beside these fields.
+  return ExecutionContentSchema.parse({
+    ...execution,
     ...texts,
-    truncated: facts.truncated || isClipped,
+    truncated: truncated || isClipped,
     session_ended: sessionEnded,
-    results: facts.results.map(({ mime, data }) => ({ mime, characters: data.length })),
-  };
+    results: results.map(({ mime, data }) => ({ mime, characters: data.length })),
+  });
 }
 
 /** Data has no middle that could be left out. */

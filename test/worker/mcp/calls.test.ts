@@ -2,6 +2,8 @@ import { env } from 'cloudflare:workers';
 import type { CallToolResult, Client } from '@modelcontextprotocol/client';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import * as z from 'zod';
+import { ExecutionSchema } from '../../../shared/execution.ts';
+import { INLINE_BYTES } from '../../../shared/limits.ts';
 import { ToolNameSchema } from '../../../shared/tool.ts';
 import type { HostDouble, Script } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
@@ -54,6 +56,9 @@ const script: Script = async (execution) => {
     case 'sound':
       execution.part('result', 'UklGRg==', { mime: 'audio/wav' });
       return execution.finish();
+    case 'long':
+      await execution.write('stdout', 'x'.repeat(2 * INLINE_BYTES));
+      return execution.finish();
     case 'many':
       await execution.write('stdout', `${'x'.repeat(99)}\n`.repeat(2_000));
       return execution.finish();
@@ -65,6 +70,7 @@ const script: Script = async (execution) => {
 
 beforeAll(async () => {
   host = await connectFakeHost({ script });
+  host.protocol = 2;
 });
 afterEach(() => {
   expect(host.failures).toEqual([]);
@@ -196,6 +202,16 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
     const path = `/v1/sessions/${content.session_id}`;
     await host.until(() => !host.sessions.has(content.session_id));
     expect((await api('GET', path, { token: await alice() })).status).toBe(404);
+  });
+
+  test('gets what the list says that a tool gives, also of more output than a result holds', async () => {
+    await client.listTools();
+    const result = await callTool(client, 'shell', { command: 'long', session_id: sessionId });
+    const content = ExecutionContent.parse(result.structuredContent);
+    expect(content).toMatchObject({ status: 'succeeded', truncated: true });
+    const path = `/v1/sessions/${sessionId}/executions/${content.execution_id}`;
+    const kept = ExecutionSchema.parse((await api('GET', path, { token: await alice() })).json);
+    expect(kept.output?.stdout).toBeDefined();
   });
 
   test('gets the first result again for a call with the same key', async () => {
