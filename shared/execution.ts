@@ -85,7 +85,7 @@ export const ExecutionSchema = z.object({
   stderr_bytes: z.int(),
   /** A text longer than its limit is cut and ends with `… [n of m characters]`. */
   value: z.string().nullable(),
-  /** What the `file` tool answers, as data. */
+  /** What the tool gives as data: the answer of `file`, and what registered tools give. */
   structured: z.unknown().nullable(),
   /** In the place of one that is left out for its size stands a `text/plain` in brackets that names it. */
   results: z.array(RichResultSchema),

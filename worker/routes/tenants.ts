@@ -94,7 +94,7 @@ const setTenantLimits = defineRoute({
   path: '/v1/tenants/{tenant}/limits',
   operationId: 'setTenantLimits',
   summary:
-    'Replace the limits of a tenant: they hold for what begins from now on, everywhere within a minute',
+    'Replace the limits of a tenant: they hold for what begins from now on, as soon as the sessions that are there hear of them',
   access: { kind: 'operator' },
   body: TenantLimitsSchema,
   answers: { 200: { description: 'The limits', content: { 'application/json': TenantLimitsSchema } } },
