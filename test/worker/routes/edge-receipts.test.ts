@@ -17,7 +17,6 @@ import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn, request } from '../harness/api.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { SessionEventReader } from '../harness/session-events.ts';
-import { connectClient } from '../mcp/clients.ts';
 
 const PRICE = {
   name: 'stock-price',
@@ -195,61 +194,6 @@ describe('a tool that the edge calls', () => {
     const summary = (await listed('?limit=3')).at(-1);
     expect(summary).toMatchObject({ tool_name: 'stock-price', structured: null, stdout: '' });
     expect(summary?.receipt).not.toBeNull();
-  });
-
-  test('has a receipt in no session too: a chain of one, in the answer and at the end of its stream', async () => {
-    const { keys } = await exported();
-    const body = { tool_name: 'stock-price', arguments: { symbol: 'x' } };
-    const answer = await ask('POST', '/v1/execute', { body });
-    expect(answer.status, answer.text).toBe(200);
-    const streamed = await ask('POST', '/v1/execute', { body, headers: { Accept: 'text/event-stream' } });
-    const end = streamed.text.split('\n').findLast((line) => line.startsWith('data: ')) ?? '';
-    const ended = z.object({ execution: ExecutionSchema }).parse(JSON.parse(end.slice('data: '.length)));
-    for (const execution of [ExecutionSchema.parse(answer.json), ended.execution]) {
-      expect(await verifyEdgeReceipt(execution.receipt, keys)).toMatchObject({
-        ok: true,
-        value: {
-          value: {
-            execution_id: execution.execution_id,
-            session_id: execution.session_id,
-            tenant_sha256: await sha256Hex(tenant),
-            seq: 1,
-            host_chain: { seq: 0 },
-            args_sha256: await sha256Hex('{"symbol":"x"}'),
-            result: { sha256: await sha256Hex('{"price":7}'), bytes: 11 },
-          },
-        },
-      });
-      const none = await ask('GET', `/v1/sessions/${execution.session_id}`);
-      expect(problemIn(none).code).toBe('not_found');
-    }
-    const failed = await ask('POST', '/v1/execute', {
-      body: { tool_name: 'stock-price', arguments: { symbol: 'bad' } },
-    });
-    const receipt = await verifyEdgeReceipt(ExecutionSchema.parse(failed.json).receipt, keys);
-    expect(receipt).toMatchObject({ ok: true, value: { value: { status: 'failed' } } });
-  });
-
-  test('runs once for a key in a session only: elsewhere a key is refused before anything runs', async () => {
-    const fetched = vi.mocked(globalThis.fetch).mockClear();
-    const body = { tool_name: 'stock-price', arguments: { symbol: 'x' } };
-    for (const stream of [false, true]) {
-      const headers = { 'Idempotency-Key': 'once' };
-      const answer = await ask('POST', '/v1/execute', { body: { ...body, stream }, headers });
-      expect(problemIn(answer)).toMatchObject({
-        status: 400,
-        code: 'invalid_request',
-        violations: [{ path: 'header.Idempotency-Key', expected: expect.stringContaining('in a session') }],
-      });
-    }
-    const client = await connectClient('2026-07-28', await tokenOf({ claims: { tenant } }));
-    const call = { name: 'stock-price', arguments: { symbol: 'x', idempotency_key: 'once' } };
-    expect(await client.callTool(call)).toMatchObject({
-      isError: true,
-      content: [{ text: expect.stringContaining('arguments.idempotency_key: expected nothing') }],
-    });
-    await client.close();
-    expect(fetched).not.toHaveBeenCalled();
   });
 
   test('stands in the chain of the hosts where it was called', async () => {
