@@ -27,6 +27,7 @@ export const ExecutionContentSchema = ExecutionSchema.pick({
   error: true,
   reason: true,
   state_lost: true,
+  rolled_back: true,
   started_at: true,
   finished_at: true,
   duration_ms: true,

@@ -12,6 +12,7 @@ import { PATIENCE_MS } from '../../patience.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
+import { connectClient } from '../mcp/clients.ts';
 
 const TENANT = 'rollback-tenant';
 /** By one alarm of the index. */
@@ -142,6 +143,21 @@ describe('a session that is taken back where a call fails', () => {
       storage.sql.exec('SELECT session_id FROM session').toArray(),
     );
     expect(hosted).toContainEqual({ session_id: sessionId });
+  });
+
+  test('says so over MCP, too', async () => {
+    const token = await tokenOf({ claims: { tenant: TENANT, sub: 'alice' } });
+    const client = await connectClient('2026-07-28', token);
+    const call = { name: 'shell', arguments: { command: 'x', session_id: sessionId } };
+    const called = client.callTool(call);
+    await vi.waitFor(() => expect(begun).toHaveLength(1));
+    await begun[0]?.finish({ status: 'failed', exit_code: 1 });
+    expect(await called).toMatchObject({
+      isError: true,
+      structuredContent: { status: 'failed', rolled_back: true },
+    });
+    await client.close();
+    await runs();
   });
 
   test.each(FAILURES)('is as it was before a call that ends as %s', async (_name, end) => {
