@@ -122,6 +122,7 @@ describe('a session that is taken back where a call fails', () => {
 
   test('is known to the host that it comes to, however long the one before takes to be told', async () => {
     const told = { end: 0, gone: 0 };
+    // oxlint-disable-next-line typescript/unbound-method -- each is called with the object that it is of
     const { destroy, forget } = HostObject.prototype;
     vi.spyOn(HostObject.prototype, 'destroy').mockImplementation(async function (this: HostObject, command) {
       await scheduler.wait(1_000);

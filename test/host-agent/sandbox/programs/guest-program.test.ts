@@ -34,7 +34,7 @@ test('neither a reader of what it writes', async () => {
   const pieces = program.follow(0, left.signal)[Symbol.asyncIterator]();
   const bytes = await leftBehind(async () => {
     const next = pieces.next();
-    program.take('stdout', Buffer.from('x'));
+    await program.take('stdout', Buffer.from('x'));
     await next;
   });
   expect(bytes).toBeLessThan(MAX_LEFT_BYTES);

@@ -478,6 +478,7 @@ describe('the word of a host that all is stored', () => {
 
     test('its next host knows of it, however long the one before takes to be told', async () => {
       const told = { end: 0, gone: 0 };
+      // oxlint-disable-next-line typescript/unbound-method -- each is called with the object that it is of
       const { destroy, forget } = HostObject.prototype;
       vi.spyOn(HostObject.prototype, 'destroy').mockImplementation(async function (
         this: HostObject,
