@@ -10,7 +10,7 @@ import type { ExecutionDouble } from '../../fixtures/host-double/execution-doubl
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
-import { connectFakeHost } from '../harness/fake-host.ts';
+import { connectFakeHost, retireFakeHost } from '../harness/fake-host.ts';
 
 let host: HostDouble;
 let sessionId: string;
@@ -51,10 +51,10 @@ beforeEach(async () => {
     expect(registered.status, registered.text).toBe(201);
   }
 });
-afterEach(() => {
+afterEach(async () => {
   vi.useRealTimers();
   vi.restoreAllMocks();
-  host.close();
+  await retireFakeHost(host);
 });
 
 async function begin(limits: object = {}): Promise<{ program: Program; execution: ExecutionDouble }> {

@@ -7,7 +7,7 @@ import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { PATIENCE_MS } from '../../patience.ts';
 import { ALL_SCOPES, tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api } from './api.ts';
-import { connectFakeHost } from './fake-host.ts';
+import { connectFakeHost, retireFakeHost } from './fake-host.ts';
 
 export let host: HostDouble;
 export let sessionId: string;
@@ -103,9 +103,9 @@ export function useProgramSession(): void {
     await register(ASK);
   });
 
-  afterEach(() => {
+  afterEach(async () => {
     vi.useRealTimers();
     vi.restoreAllMocks();
-    host.close();
+    await retireFakeHost(host);
   });
 }

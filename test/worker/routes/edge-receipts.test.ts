@@ -15,7 +15,7 @@ import type { ExecutionDouble } from '../../fixtures/host-double/execution-doubl
 import { echo, type HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn, request } from '../harness/api.ts';
-import { connectFakeHost } from '../harness/fake-host.ts';
+import { connectFakeHost, retireFakeHost } from '../harness/fake-host.ts';
 import { SessionEventReader } from '../harness/session-events.ts';
 
 const PRICE = {
@@ -59,10 +59,10 @@ beforeEach(async () => {
       : Response.json({ price: 7 }),
   );
 });
-afterEach(() => {
+afterEach(async () => {
   vi.useRealTimers();
   vi.restoreAllMocks();
-  host.close();
+  await retireFakeHost(host);
 });
 
 async function price(symbol: string, options: ApiOptions = {}): Promise<Execution> {

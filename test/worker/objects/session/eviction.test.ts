@@ -10,6 +10,7 @@ import type { ExecutionDouble } from '../../../fixtures/host-double/execution-do
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { assembled, EventReader, events } from '../../harness/event-reader.ts';
 import { eventually } from '../../harness/eventually.ts';
+import { retireFakeHost } from '../../harness/fake-host.ts';
 import { allKept, holdSession } from '../../harness/held-session.ts';
 import {
   call,
@@ -27,9 +28,9 @@ let running: ExecutionDouble[];
 beforeEach(async () => {
   ({ host, session, running } = await holdSession());
 });
-afterEach(() => {
+afterEach(async () => {
   vi.useRealTimers();
-  host.close();
+  await retireFakeHost(host);
 });
 
 const objectStub = () => sessionObject(session.id);

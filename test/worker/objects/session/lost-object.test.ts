@@ -5,6 +5,7 @@ import { verifyChain } from '../../../../shared/receipt-verify.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { EventReader, events } from '../../harness/event-reader.ts';
+import { retireFakeHost } from '../../harness/fake-host.ts';
 import { allKept, holdSession } from '../../harness/held-session.ts';
 import {
   call,
@@ -23,9 +24,9 @@ let running: ExecutionDouble[];
 beforeEach(async () => {
   ({ host, session, running } = await holdSession());
 });
-afterEach(() => {
+afterEach(async () => {
   expect(host.failures).toEqual([]);
-  host.close();
+  await retireFakeHost(host);
 });
 
 const objectStub = () => sessionObject(session.id);

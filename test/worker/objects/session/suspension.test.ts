@@ -16,7 +16,7 @@ import { tokenOf } from '../../fixture-issuer.ts';
 import { api, problemIn } from '../../harness/api.ts';
 import { assembled, executeStream } from '../../harness/event-reader.ts';
 import { eventually } from '../../harness/eventually.ts';
-import { connectFakeHost } from '../../harness/fake-host.ts';
+import { connectFakeHost, retireFakeHost } from '../../harness/fake-host.ts';
 import {
   call,
   caller,
@@ -49,7 +49,7 @@ afterEach(async () => {
   vi.useRealTimers();
   vi.restoreAllMocks();
   await session.stub.destroy(caller);
-  for (const connected of hosts.splice(0)) connected.close();
+  for (const connected of hosts.splice(0)) await retireFakeHost(connected);
 });
 
 const objectStub = () => sessionObject(session.id);
