@@ -1,7 +1,6 @@
 /** Kills the host agent at seeded steps of its journal: before a write, in the middle of one, and after it. */
 import { existsSync } from 'node:fs';
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
 import * as z from 'zod';
@@ -20,6 +19,7 @@ import {
   randomOf,
   seed,
 } from './crash-checks.ts';
+import { killPlanEnvironment, killPlanPath } from './kill-plan.ts';
 import { cgroupsOf, processesOf } from './leftovers.ts';
 import { ORPHAN_GRACE_MS, type TestStack } from './stack.ts';
 import { until } from './until.ts';
@@ -39,16 +39,7 @@ const HitSchema = z.object({ phase: z.enum(PHASES), kinds: z.array(z.string()) }
 type Hit = z.infer<typeof HitSchema>;
 
 export function crashPointEnvironment(stateDir: string): NodeJS.ProcessEnv {
-  return {
-    NODE_OPTIONS: `--import=${HOOK}`,
-    SANDGATE_TEST_KILL_PLAN: planPath(stateDir),
-    // What is made ahead is of no session, and would be looked for in vain.
-    SANDGATE_POOL_CEILING: '0',
-  };
-}
-
-function planPath(stateDir: string): string {
-  return join(stateDir, 'kill-plan');
+  return killPlanEnvironment(HOOK, stateDir);
 }
 
 /** Gives what was hit, one for each point. */
@@ -126,7 +117,7 @@ async function killDuringCalls(
   { plan, mark, context, extras, withOtherSession }: KillOptions,
 ): Promise<Killed> {
   const { stateDir } = stack.stack;
-  const path = planPath(stateDir);
+  const path = killPlanPath(stateDir);
   await rm(`${path}.hit`, { force: true });
   const former = stack.hostAgentPid();
   const processes = (await processesOf(stateDir)).map(({ pid }) => ({ pid, ticks: processStartTicks(pid) }));

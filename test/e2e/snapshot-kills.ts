@@ -4,7 +4,6 @@
  */
 import { existsSync } from 'node:fs';
 import { rename, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
 import { verifyChain } from '../../shared/receipt-verify.ts';
@@ -12,6 +11,7 @@ import type { SnapshotKillPlan } from '../fixtures/kill-at-snapshot-step.ts';
 import { PATIENCE_MS } from '../patience.ts';
 import { Refused, type SessionClient } from './client.ts';
 import { at, randomOf, seed, TERMINAL_WITHIN_MS } from './crash-checks.ts';
+import { killPlanEnvironment, killPlanPath } from './kill-plan.ts';
 import type { TestStack } from './stack.ts';
 import { until } from './until.ts';
 
@@ -37,15 +37,7 @@ export interface Kill {
 }
 
 export function snapshotKillEnvironment(stateDir: string): NodeJS.ProcessEnv {
-  return {
-    NODE_OPTIONS: `--import=${HOOK}`,
-    SANDGATE_TEST_KILL_PLAN: planPath(stateDir),
-    SANDGATE_POOL_CEILING: '0',
-  };
-}
-
-function planPath(stateDir: string): string {
-  return join(stateDir, 'kill-plan');
+  return killPlanEnvironment(HOOK, stateDir);
 }
 
 /** Each way and each target in turn; the step and the moment are of the seed. */
@@ -108,7 +100,7 @@ async function killOnce(
   session: SessionClient,
   { way, plan, mark, context }: KillOptions,
 ): Promise<Kill['outcome']> {
-  const path = planPath(stack.stack.stateDir);
+  const path = killPlanPath(stack.stack.stateDir);
   for (const what of ['due', 'hit']) await rm(`${path}.${what}`, { force: true });
   await fill(session, mark);
   const running = await session.detach('shell', { command: counting(mark) }, { timeoutMs: 120_000 });
