@@ -1,4 +1,7 @@
-/** `npm run bench`: ours against the raw operation, all in one run on one machine, printed as one table. */
+/**
+ * `npm run bench`: ours against the raw operation, all in one run on one machine. The rows of each part are printed as soon
+ * as they are known, and all of them once more as one table; `npm run bench -- calls stream` measures these parts only.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -16,7 +19,7 @@ import { startRawOperations } from './raw-sandbox.ts';
 import { measureSearch } from './search.ts';
 import { measureStream } from './stream.ts';
 import { measureSuspension } from './suspension.ts';
-import { printTable } from './table.ts';
+import { type Measurement, printTable } from './table.ts';
 import { measureToolRoads } from './tool-roads.ts';
 import { measureWaiting } from './waiting.ts';
 
@@ -29,28 +32,71 @@ const raw = await startRawOperations(installation).catch(async (error: unknown) 
   await stack.stop();
   throw error;
 });
+
+/** In this order: what is small and quick is measured before what leaves much behind in the stack. */
+const PARTS: Record<string, () => Promise<Measurement>> = {
+  calls: () => inSession((id) => measureCalls(api, id, raw)),
+  stream: () => inSession((id) => measureStream(api, id, raw, pids())),
+  files: () => inSession((id) => measureFiles(api, id, installation, pids())),
+  roads: () => inSession((id) => measureToolRoads(api, id)),
+  suspension: () => measureSuspension(api, installation, stateDir),
+  waiting: () => measureWaiting(api),
+  forks: () => measureForks(api),
+  gateway: () => measureGateway(places, installation),
+  pool: () => measurePool(installation),
+  search: () => measureSearch(places.cacheDir),
+};
+
 try {
-  const session = await api.createSession();
-  const [hostAgent, workerd] = [stack.hostAgentPid(), stack.workerdPid()];
-  if (hostAgent === undefined || workerd === undefined) throw new Error('the stack is not whole');
-  const calls = await measureCalls(api, session.session_id, raw);
-  const stream = await measureStream(api, session.session_id, raw, { hostAgent, workerd });
-  const files = await measureFiles(api, session.session_id, installation, { hostAgent, workerd });
-  const roads = await measureToolRoads(api, session.session_id);
-  await api.deleteSession(session.session_id);
-  const suspension = await measureSuspension(api, installation, stateDir);
-  const waiting = await measureWaiting(api);
-  const forks = await measureForks(api);
-  const gateway = await measureGateway(places, installation);
-  const pool = await measurePool(installation);
-  const search = await measureSearch(places.cacheDir);
-  console.log('');
-  const parts = [suspension, waiting, forks, files, roads, search, pool];
-  printTable([...calls, ...gateway, ...stream.lines, ...parts.flatMap(({ lines }) => lines)]);
-  for (const note of [...stream.notes, ...parts.flatMap(({ notes }) => notes)]) console.log(note);
+  const measured: Measurement[] = [];
+  for (const part of partsOf(process.argv.slice(2))) {
+    const { lines, notes } = await measure(part);
+    console.log(`\n${part}`);
+    printTable(lines);
+    for (const note of notes) console.log(note);
+    measured.push({ lines, notes });
+  }
+  console.log('\nall');
+  printTable(measured.flatMap(({ lines }) => lines));
+  for (const note of measured.flatMap(({ notes }) => notes)) console.log(note);
 } finally {
   await api.close();
   await raw.stop();
   await stack.stop();
   await rm(stateDir, { recursive: true, force: true });
+}
+
+/** All parts where none is named. */
+function partsOf(named: readonly string[]): string[] {
+  const unknown = named.filter((part) => !(part in PARTS));
+  if (unknown.length > 0) {
+    throw new Error(
+      `no part of the bench: ${unknown.join(', ')}; expected of ${Object.keys(PARTS).join(', ')}`,
+    );
+  }
+  return named.length > 0 ? [...named] : Object.keys(PARTS);
+}
+
+/** A part that fails costs its own rows only, and the run its success. */
+async function measure(part: string): Promise<Measurement> {
+  try {
+    return (await PARTS[part]?.()) ?? { lines: [], notes: [] };
+  } catch (error) {
+    process.exitCode = 1;
+    console.error(error);
+    return { lines: [], notes: [`${part}: NOT MEASURED, it failed`] };
+  }
+}
+
+async function inSession(measured: (sessionId: string) => Promise<Measurement>): Promise<Measurement> {
+  const { session_id: id } = await api.createSession();
+  const measurement = await measured(id);
+  await api.deleteSession(id);
+  return measurement;
+}
+
+function pids(): { hostAgent: number; workerd: number } {
+  const [hostAgent, workerd] = [stack.hostAgentPid(), stack.workerdPid()];
+  if (hostAgent === undefined || workerd === undefined) throw new Error('the stack is not whole');
+  return { hostAgent, workerd };
 }

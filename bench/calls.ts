@@ -6,7 +6,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import type { Api } from './api.ts';
 import type { RawOperations } from './raw-sandbox.ts';
 import { type Row, type Timing, timeInRounds } from './rounds.ts';
-import type { Line } from './table.ts';
+import type { Line, Measurement } from './table.ts';
 
 /** What a row leaves behind (a process that is reaped, a shell that is made ready) is not the next one's to wait for. */
 const AFTER_A_REST = { rounds: 40, warmUpRounds: 3 };
@@ -16,17 +16,20 @@ const ONE_AFTER_ANOTHER = { rounds: 8, warmUpRounds: 1, inARow: 10 };
 const WARM_UP_CALLS = 300;
 const CODE = '123456 * 654321';
 
-export async function measureCalls(api: Api, sessionId: string, raw: RawOperations): Promise<Line[]> {
+export async function measureCalls(api: Api, sessionId: string, raw: RawOperations): Promise<Measurement> {
   for (let call = 0; call < WARM_UP_CALLS; call += 1) {
     await succeed(api.execute(sessionId, 'python', { code: CODE }));
     await raw.cell(CODE);
   }
   const rows = rowsOf(api, sessionId, raw);
   const rested = rows.map((row) => ({ ...row, prepare: () => wait(REST_MS) }));
-  return [
-    ...linesOf(await timeInRounds(rested, AFTER_A_REST), 'after a rest'),
-    ...linesOf(await timeInRounds(rows, ONE_AFTER_ANOTHER), 'one after another'),
-  ];
+  return {
+    lines: [
+      ...linesOf(await timeInRounds(rested, AFTER_A_REST), 'after a rest'),
+      ...linesOf(await timeInRounds(rows, ONE_AFTER_ANOTHER), 'one after another'),
+    ],
+    notes: [],
+  };
 }
 
 function rowsOf(api: Api, sessionId: string, raw: RawOperations): Row[] {

@@ -1,14 +1,14 @@
 /** Sessions that are made of one that goes on: eight at once, against one. */
 import { ForkedSchema } from '../shared/snapshot-resource.ts';
 import type { Api } from './api.ts';
-import type { Line } from './table.ts';
+import type { Measurement } from './table.ts';
 
 const ROUNDS = 2;
 const FORKS = 8;
 /** Of a fork of so many, its one checkpoint included, against a fork of one. */
 const AT_MOST = 3;
 
-export async function measureForks(api: Api): Promise<{ lines: Line[]; notes: string[] }> {
+export async function measureForks(api: Api): Promise<Measurement> {
   const { session_id: id } = await api.createSession();
   await api.execute(id, 'python', { code: 'kept = 1' });
   const timed = async (count: number): Promise<number> => {

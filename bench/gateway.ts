@@ -9,7 +9,7 @@ import type { Seen, Target } from './load/plan.ts';
 import { runGroup } from './load/run-clients.ts';
 import { measureOverload } from './overload.ts';
 import { timeInRounds } from './rounds.ts';
-import type { Line } from './table.ts';
+import type { Line, Measurement } from './table.ts';
 
 const ROUNDS = 400;
 const WARM_UP_ROUNDS = 300;
@@ -17,7 +17,7 @@ const CLIENTS = [1, 16, 64];
 const SPAN = { warmUpMs: 1_000, durationMs: 3_000 };
 const PLAIN: Target = { method: 'GET', path: '/healthz', body: null };
 
-export async function measureGateway(places: Locations, installation: Installation): Promise<Line[]> {
+export async function measureGateway(places: Locations, installation: Installation): Promise<Measurement> {
   const gateway = await startGatewayStack(places, installation);
   const token = await gateway.stack.token();
   const api = new Api(gateway.stack.url, token);
@@ -27,7 +27,7 @@ export async function measureGateway(places: Locations, installation: Installati
     const live = await compareLiveSessions(gateway, { token, first, create: () => createSessions(api) });
     const many = await compareClients(gateway, token, live.targets);
     const overload = await measureOverload(gateway, { token, targets: live.targets, peak: many.peak });
-    return [alone, ...live.lines, ...many.lines, ...overload];
+    return { lines: [alone, ...live.lines, ...many.lines, ...overload], notes: [] };
   } finally {
     await api.close();
     await gateway.stop();

@@ -14,7 +14,7 @@ import type { Installation } from '../host-agent/setup/setup.ts';
 import { DEFAULT_RESOURCE_LIMITS } from '../shared/limits.ts';
 import { compare } from './calls.ts';
 import { type Row, timeInRounds } from './rounds.ts';
-import type { Line } from './table.ts';
+import type { Line, Measurement } from './table.ts';
 
 const MIB = 1024 * 1024;
 const ROUNDS = 7;
@@ -28,7 +28,7 @@ const IMPORTING = 'import numpy, pandas; numpy.ones(3).sum()';
 const BOUND_MS = 120_000;
 
 /** Rows on images that this machine does not have are left out, and a note says so. */
-export async function measurePool(installation: Installation): Promise<{ lines: Line[]; notes: string[] }> {
+export async function measurePool(installation: Installation): Promise<Measurement> {
   const python = installation.image.digest;
   const lines = [...(await measureReady(installation, python)), ...(await measureIdle(installation, python))];
   const data = await openImageStore(installation.imagesDir).findByName('data');

@@ -4,7 +4,7 @@
  */
 import { ToolIndex } from '../worker/search/tool-index.ts';
 import { PlainBm25 } from './plain-bm25.ts';
-import type { Line } from './table.ts';
+import type { Line, Measurement } from './table.ts';
 import {
   type BenchQuestion,
   type BenchTool,
@@ -42,7 +42,7 @@ interface Comparison {
 const LARGEST = Math.max(...SIZES);
 const MAX_P50_MS = 10;
 
-export async function measureSearch(cacheDir: string): Promise<{ lines: Line[]; notes: string[] }> {
+export async function measureSearch(cacheDir: string): Promise<Measurement> {
   const folders = await toolDataFolders(cacheDir);
   if (!folders.ok) {
     const made = SIZES.map((size) => compared(madeData(LARGEST), size, []));

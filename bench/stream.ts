@@ -8,7 +8,7 @@ import type { Api } from './api.ts';
 import { untilIdle } from './idle.ts';
 import { watchMemory } from './memory.ts';
 import type { RawOperations } from './raw-sandbox.ts';
-import type { Line } from './table.ts';
+import type { Line, Measurement } from './table.ts';
 
 const MIB = 1024 * 1024;
 const TOTAL_BYTES = 256 * MIB;
@@ -22,11 +22,6 @@ for _ in range(${TOTAL_BYTES / 65_536}):
     os.write(1, line)
 `;
 
-export interface StreamMeasurement {
-  lines: Line[];
-  notes: string[];
-}
-
 interface Speeds {
   ours: number[];
   against: number[];
@@ -37,7 +32,7 @@ export async function measureStream(
   sessionId: string,
   raw: RawOperations,
   pids: { hostAgent: number; workerd: number },
-): Promise<StreamMeasurement> {
+): Promise<Measurement> {
   const sides = {
     ours: () => megabytesPerSecond(() => countStream(api, sessionId)),
     against: () => megabytesPerSecond(() => raw.count(['/usr/bin/python3', '-c', PROGRAM])),

@@ -9,6 +9,12 @@ export interface Line {
   goal: { atMost: number } | { atLeast: number } | null;
 }
 
+/** What one part of the bench has found; a note says what a ratio cannot. */
+export interface Measurement {
+  lines: Line[];
+  notes: string[];
+}
+
 export function printTable(lines: readonly Line[]): void {
   const rows = lines.map((line) => [
     line.what,

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import type { Api } from './api.ts';
 import { compare } from './calls.ts';
 import { timeInRounds } from './rounds.ts';
-import type { Line } from './table.ts';
+import type { Measurement } from './table.ts';
 import { madeData } from './tool-data.ts';
 
 const ROUNDS = 100;
@@ -19,10 +19,7 @@ const CalledSchema = z.object({ content: z.array(z.looseObject({ text: z.string(
 const RestPageSchema = z.object({ tools: z.array(z.unknown()), next_cursor: z.string().nullable() });
 const McpPageSchema = z.object({ tools: z.array(z.unknown()), nextCursor: z.string().optional() });
 
-export async function measureToolRoads(
-  api: Api,
-  sessionId: string,
-): Promise<{ lines: Line[]; notes: string[] }> {
+export async function measureToolRoads(api: Api, sessionId: string): Promise<Measurement> {
   const [byMcp, byRest] = await timeInRounds(
     [
       { name: 'python cell over MCP', run: () => callByMcp(api, sessionId) },
