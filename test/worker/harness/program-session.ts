@@ -7,6 +7,7 @@ import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { PATIENCE_MS } from '../../patience.ts';
 import { ALL_SCOPES, tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api } from './api.ts';
+import { ASK } from './example-tools.ts';
 import { connectFakeHost, retireFakeHost } from './fake-host.ts';
 
 export let host: HostDouble;
@@ -17,28 +18,6 @@ export let tenant: string;
 
 export const token = (scope = ALL_SCOPES) => tokenOf({ claims: { tenant, scope } });
 export const path = () => `/v1/sessions/${sessionId}/programs`;
-
-export const ASK = {
-  name: 'people.ask',
-  description: 'Asks a person',
-  kind: 'client',
-  side_effects: ['read'],
-  input_schema: {
-    type: 'object',
-    properties: { question: { type: 'string' }, urgent: { type: 'boolean' } },
-    required: ['question'],
-    additionalProperties: false,
-  },
-};
-export const FETCH = {
-  name: 'stock-price',
-  description: 'Looks a price up',
-  kind: 'http',
-  method: 'GET',
-  url: 'https://prices.example.com/{symbol}',
-  side_effects: ['read'],
-  input_schema: { type: 'object', properties: { symbol: { type: 'string' } }, required: ['symbol'] },
-};
 
 export async function register(tool: object) {
   const answer = await api('POST', '/v1/tools', { token: await token(), body: tool });

@@ -8,23 +8,8 @@ import type { ExecutionDouble } from '../../fixtures/host-double/execution-doubl
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
+import { ASK, STOCK_PRICE } from '../harness/example-tools.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
-
-const ASK = {
-  name: 'people.ask',
-  description: 'Asks a person',
-  kind: 'client',
-  input_schema: { type: 'object', properties: { question: { type: 'string' } }, required: ['question'] },
-};
-const PRICE = {
-  name: 'stock-price',
-  description: 'Looks a price up',
-  kind: 'http',
-  method: 'GET',
-  url: 'https://prices.example.com/{symbol}',
-  side_effects: ['read'],
-  input_schema: { type: 'object', properties: { symbol: { type: 'string' } }, required: ['symbol'] },
-};
 
 let host: HostDouble;
 let tenant: string;
@@ -48,7 +33,7 @@ beforeEach(async () => {
     },
   });
   parent = SessionSchema.parse((await ask('POST', '/v1/sessions', {})).json).session_id;
-  for (const tool of [ASK, PRICE]) expect((await ask('POST', '/v1/tools', tool)).status).toBe(201);
+  for (const tool of [ASK, STOCK_PRICE]) expect((await ask('POST', '/v1/tools', tool)).status).toBe(201);
 }, 60_000);
 afterEach(() => {
   vi.restoreAllMocks();

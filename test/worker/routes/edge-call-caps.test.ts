@@ -9,6 +9,7 @@ import { sessionObjectName } from '../../../worker/objects/session-name.ts';
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn } from '../harness/api.ts';
+import { STOCK_PRICE } from '../harness/example-tools.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 
 const UNKEYED_KEPT = 500;
@@ -17,16 +18,6 @@ const MAX_CONTENT_BYTES = 128 * MIB;
 /** The oldest are let go with every sixteenth call. */
 const BATCH = 16;
 const DAY_MS = 86_400_000;
-const PRICE = {
-  name: 'stock-price',
-  version: '1',
-  description: 'Looks a price up',
-  kind: 'http',
-  method: 'GET',
-  url: 'https://prices.example.com/{symbol}',
-  side_effects: ['read'],
-  input_schema: { type: 'object' },
-};
 
 let host: HostDouble;
 let tenants = 0;
@@ -42,7 +33,7 @@ beforeEach(async () => {
   tenant = `capped-${tenants}`;
   host = await connectFakeHost();
   sessionId = SessionSchema.parse((await ask('POST', '/v1/sessions', { body: {} })).json).session_id;
-  expect((await ask('POST', '/v1/tools', { body: PRICE })).status).toBe(201);
+  expect((await ask('POST', '/v1/tools', { body: STOCK_PRICE })).status).toBe(201);
   vi.spyOn(globalThis, 'fetch').mockImplementation(async () => Response.json({ price: 7 }));
   template = await price();
 });

@@ -15,25 +15,9 @@ import type { ExecutionDouble } from '../../fixtures/host-double/execution-doubl
 import { echo, type HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn, request } from '../harness/api.ts';
+import { ASK, STOCK_PRICE } from '../harness/example-tools.ts';
 import { connectFakeHost, retireFakeHost } from '../harness/fake-host.ts';
 import { SessionEventReader } from '../harness/session-events.ts';
-
-const PRICE = {
-  name: 'stock-price',
-  version: '7',
-  description: 'Looks a price up',
-  kind: 'http',
-  method: 'GET',
-  url: 'https://prices.example.com/{symbol}',
-  side_effects: ['read'],
-  input_schema: { type: 'object', properties: { symbol: { type: 'string' } }, required: ['symbol'] },
-};
-const ASK = {
-  name: 'people.ask',
-  description: 'Asks a person',
-  kind: 'client',
-  input_schema: { type: 'object' },
-};
 
 let host: HostDouble;
 let sessionId: string;
@@ -49,7 +33,7 @@ beforeEach(async () => {
   tenant = `edge-receipts-${tenants}`;
   host = await connectFakeHost();
   sessionId = SessionSchema.parse((await ask('POST', '/v1/sessions', { body: {} })).json).session_id;
-  for (const tool of [PRICE, ASK]) {
+  for (const tool of [STOCK_PRICE, ASK]) {
     const registered = await ask('POST', '/v1/tools', { body: tool });
     expect(registered.status, registered.text).toBe(201);
   }
@@ -269,10 +253,10 @@ describe('a call of a program', () => {
     const { program, execution } = await begin();
     execution.call(1, 'stock-price', { symbol: 'x' });
     await execution.answer(1);
-    execution.call(2, 'people.ask', { q: 1 });
+    execution.call(2, 'people.ask', { question: 'how many' });
     await give(program, [{ id: await pendingOf(program), structured: { a: [1, 2] } }]);
     await execution.answer(2);
-    execution.call(3, 'people.ask', { q: 2 });
+    execution.call(3, 'people.ask', { question: 'which' });
     await give(program, [{ id: await pendingOf(program), error: { code: 'busy', message: 'later' } }]);
     await execution.answer(3);
     execution.call(4, 'missing', {});
@@ -298,7 +282,7 @@ describe('a call of a program', () => {
         parent: parent(2),
         performed_by: 'caller',
         limits: { timeout_ms: null },
-        args_sha256: await sha256Hex('{"q":1}'),
+        args_sha256: await sha256Hex('{"question":"how many"}'),
         result: { sha256: await sha256Hex('{"a":[1,2]}'), bytes: 11 },
       },
       {
@@ -367,7 +351,7 @@ describe('a call of a program', () => {
 
   test('that waits is a waiting execution without a receipt yet, and one nobody answered stays without', async () => {
     const { program, execution } = await begin();
-    execution.call(1, 'people.ask', {});
+    execution.call(1, 'people.ask', { question: 'who' });
     const id = await pendingOf(program);
     const inner = (await programNow(program)).calls.find((one) => one.id === id)?.execution_id;
     const waiting = await ask('GET', path(`/executions/${inner}`));

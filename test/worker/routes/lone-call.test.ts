@@ -8,18 +8,8 @@ import { ExecutionSchema } from '../../../shared/execution.ts';
 import { readConfiguration } from '../../../worker/configuration.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn } from '../harness/api.ts';
+import { STOCK_PRICE } from '../harness/example-tools.ts';
 import { connectClient } from '../mcp/clients.ts';
-
-const PRICE = {
-  name: 'stock-price',
-  version: '7',
-  description: 'Looks a price up',
-  kind: 'http',
-  method: 'GET',
-  url: 'https://prices.example.com/{symbol}',
-  side_effects: ['read'],
-  input_schema: { type: 'object', properties: { symbol: { type: 'string' } }, required: ['symbol'] },
-};
 
 let tenants = 0;
 let tenant: string;
@@ -30,7 +20,7 @@ const ask = async (method: string, route: string, options: ApiOptions = {}) =>
 beforeEach(async () => {
   tenants += 1;
   tenant = `lone-${tenants}`;
-  expect((await ask('POST', '/v1/tools', { body: PRICE })).status).toBe(201);
+  expect((await ask('POST', '/v1/tools', { body: STOCK_PRICE })).status).toBe(201);
   vi.spyOn(globalThis, 'fetch').mockImplementation(async (input) =>
     new Request(input).url.endsWith('/bad')
       ? new Response('no such symbol', { status: 404 })

@@ -2,10 +2,9 @@
 import { runInDurableObject } from 'cloudflare:test';
 import { describe, expect, test, vi } from 'vitest';
 import { api, problemIn } from '../harness/api.ts';
+import { ASK, STOCK_PRICE } from '../harness/example-tools.ts';
 import {
-  ASK,
   begin,
-  FETCH,
   get,
   host,
   path,
@@ -140,7 +139,7 @@ describe('answers', () => {
   });
 
   test('and results keep integers as they are, or are refused, and never round them', async () => {
-    await register(FETCH);
+    await register(STOCK_PRICE);
     vi.spyOn(globalThis, 'fetch').mockImplementation(
       async () =>
         new Response('{"price": 9007199254740993}', { headers: { 'content-type': 'application/json' } }),

@@ -2,16 +2,8 @@ import { describe, expect, test, vi } from 'vitest';
 import * as z from 'zod';
 import { ProgramSchema } from '../../../shared/code-mode.ts';
 import { api, problemIn } from '../harness/api.ts';
-import {
-  ASK,
-  FETCH,
-  host,
-  register,
-  running,
-  sessionId,
-  token,
-  useProgramSession,
-} from '../harness/program-session.ts';
+import { ASK, STOCK_PRICE } from '../harness/example-tools.ts';
+import { host, register, running, sessionId, token, useProgramSession } from '../harness/program-session.ts';
 import { call, rpc } from '../mcp/rpc.ts';
 
 useProgramSession();
@@ -47,7 +39,7 @@ describe('a tool for code only', () => {
   });
 
   test('is called by code that a model API runs, if the call says so', async () => {
-    await register({ ...FETCH, name: 'price', allowed_callers: ['code_execution_20250825'] });
+    await register({ ...STOCK_PRICE, name: 'price', allowed_callers: ['code_execution_20250825'] });
     vi.spyOn(globalThis, 'fetch').mockImplementation(async () => Response.json({ price: 7 }));
     const ask = async (caller?: object) => {
       const content = [{ type: 'tool_use', id: 't1', name: 'price', input: { symbol: 'x' }, caller }];

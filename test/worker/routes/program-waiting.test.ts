@@ -1,4 +1,5 @@
 /** Programs that wait: what stands still meanwhile, and what ends them. */
+
 import {
   abortAllDurableObjects,
   evictDurableObject,
@@ -9,9 +10,9 @@ import { describe, expect, test, vi } from 'vitest';
 import { ProgramSchema } from '../../../shared/code-mode.ts';
 import { api } from '../harness/api.ts';
 import { eventually } from '../harness/eventually.ts';
+import { STOCK_PRICE } from '../harness/example-tools.ts';
 import {
   begin,
-  FETCH,
   get,
   host,
   isWaiting,
@@ -74,8 +75,8 @@ describe('waiting', () => {
   });
 
   test('a call of a gateway tool whose end an abort took is unknown, unless it may be repeated', async () => {
-    await register(FETCH);
-    await register({ ...FETCH, name: 'again', side_effects: ['read', 'idempotent'] });
+    await register(STOCK_PRICE);
+    await register({ ...STOCK_PRICE, name: 'again', side_effects: ['read', 'idempotent'] });
     const hanging = vi.spyOn(globalThis, 'fetch').mockImplementation(() => new Promise(() => undefined));
     const { program, execution } = await begin();
     execution.call(1, 'stock-price', { symbol: 'x' });

@@ -8,10 +8,9 @@ import type { TenantPort } from '../../../worker/objects/tenant/port.ts';
 import { ALL_SCOPES, tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn, request } from '../harness/api.ts';
 import { EventReader } from '../harness/event-reader.ts';
+import { ASK, STOCK_PRICE } from '../harness/example-tools.ts';
 import {
-  ASK,
   begin,
-  FETCH,
   get,
   host,
   path,
@@ -30,7 +29,7 @@ useProgramSession();
 
 describe('a program', () => {
   test('is an execution with the code and the tools that it may call', async () => {
-    await register(FETCH);
+    await register(STOCK_PRICE);
     const { program, execution } = await begin({ code: 'tools.people.ask(question="?")' });
     expect(program).toMatchObject({ status: 'granted', language: 'python', pending: [], calls: [] });
     expect(execution.claims).toMatchObject({ tool: 'python', relay: 'full' });
@@ -127,7 +126,7 @@ describe('a program', () => {
   });
 
   test('calls a tool of the gateway, which is answered without the caller', async () => {
-    await register(FETCH);
+    await register(STOCK_PRICE);
     const fetched = vi.spyOn(globalThis, 'fetch').mockImplementation(async (input) => {
       return new Request(input).url.endsWith('/bad')
         ? new Response('no such symbol', { status: 404 })
@@ -180,7 +179,7 @@ describe('a program', () => {
   });
 
   test('of a disabled tenant calls nothing any more', async () => {
-    await register(FETCH);
+    await register(STOCK_PRICE);
     const fetched = vi.spyOn(globalThis, 'fetch').mockImplementation(async () => Response.json({ price: 7 }));
     const { execution } = await begin();
     await env.TENANT.getByName(tenant).setDisabled(true);
@@ -195,7 +194,7 @@ describe('a program', () => {
   ])(
     'calls nothing once %s was revoked, also when no token of that time lives any more',
     async (_, revoke) => {
-      await register(FETCH);
+      await register(STOCK_PRICE);
       const fetched = vi
         .spyOn(globalThis, 'fetch')
         .mockImplementation(async () => Response.json({ price: 7 }));

@@ -12,21 +12,12 @@ import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn, request } from '../harness/api.ts';
 import { eventually } from '../harness/eventually.ts';
+import { STOCK_PRICE } from '../harness/example-tools.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { OPERATOR_TOKEN } from '../issuer-bindings.ts';
 
 const DAY_MS = 86_400_000;
 const LONG_BYTES = 3 * 1024 * 1024;
-const PRICE = {
-  name: 'stock-price',
-  version: '1',
-  description: 'Looks a price up',
-  kind: 'http',
-  method: 'GET',
-  url: 'https://prices.example.com/{symbol}',
-  side_effects: ['read'],
-  input_schema: { type: 'object', properties: { symbol: { type: 'string' } }, required: ['symbol'] },
-};
 
 let host: HostDouble;
 let tenants = 0;
@@ -166,7 +157,7 @@ describe('days of outputs', () => {
 
   test('are also those of calls that the gateway made', async () => {
     await keep({ outputs_days: 1 });
-    expect((await ask('POST', '/v1/tools', { body: PRICE })).status).toBe(201);
+    expect((await ask('POST', '/v1/tools', { body: STOCK_PRICE })).status).toBe(201);
     const priced = await run('stock-price', { symbol: 'acme' });
     expect(priced.structured).toEqual({ price: 7 });
     await shell('short');
@@ -186,7 +177,7 @@ describe('days of outputs', () => {
 describe('days of executions', () => {
   test('take them out of the history, and leave the chain of receipts whole', async () => {
     await keep({ executions_days: 3 });
-    expect((await ask('POST', '/v1/tools', { body: PRICE })).status).toBe(201);
+    expect((await ask('POST', '/v1/tools', { body: STOCK_PRICE })).status).toBe(201);
     const priced = await run('stock-price', { symbol: 'acme' });
     const gone = [await shell('short'), await shell('fail'), priced];
     await suspend();
@@ -233,7 +224,7 @@ describe('days of executions', () => {
       return { ids: [next.execution_id, failed.execution_id], to: snapshot?.snapshot_id };
     };
     await keep({ executions_days: 3 });
-    expect((await ask('POST', '/v1/tools', { body: PRICE })).status).toBe(201);
+    expect((await ask('POST', '/v1/tools', { body: STOCK_PRICE })).status).toBe(201);
     await shell('short');
     const first = await takenBack();
     await suspend();
