@@ -1,7 +1,11 @@
+import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
 import { describe, expect, test, vi } from 'vitest';
 import { ProgramSchema } from '../../../shared/code-mode.ts';
 import { isTerminal } from '../../../shared/lifecycle.ts';
 import { WorkflowSchema } from '../../../shared/workflow.ts';
+import { sessionObjectName } from '../../../worker/objects/session-name.ts';
+import { MAX_EVENT_PENDING_MS } from '../../../worker/webhooks/message.ts';
 import { newWebhookSecret } from '../../../worker/webhooks/signature.ts';
 import { api, problemIn } from '../harness/api.ts';
 import { SessionEventReader } from '../harness/session-events.ts';
@@ -12,8 +16,10 @@ import {
   internet,
   later,
   open,
+  passTime,
   receiver,
   shell,
+  tenant,
   token,
   useHookedTenant,
 } from './hooked-tenant.ts';
@@ -56,6 +62,32 @@ describe('a callback', () => {
     );
     const ids = receiver.received.map(({ id }) => id);
     expect(ids[0]).toBe(ids[1]);
+  });
+
+  test('that cannot leave for three days is let go, and the session’s events are all there, numbered on', async () => {
+    const sessionId = await open();
+    const send = vi.spyOn(env.NOTICES, 'send').mockRejectedValue(new Error('down'));
+    await shell(sessionId, { detach: true, callback: { url: receiver.url, secret } });
+    const object = env.SESSION.get(env.SESSION.idFromName(sessionObjectName(tenant, sessionId)));
+    const before = await SessionEventReader.open(sessionId, await token());
+    await before.until('execution.finished');
+    await before.cancel();
+    await runInDurableObject(object, (_object, { storage }) => {
+      storage.sql.exec('UPDATE session_event SET atMs = atMs - ?', MAX_EVENT_PENDING_MS + 1_000);
+    });
+    await evictDurableObject(object);
+    await runDurableObjectAlarm(object);
+    passTime(60_000);
+    await runDurableObjectAlarm(object);
+    await evictDurableObject(object);
+    send.mockRestore();
+    await shell(sessionId);
+    const after = await SessionEventReader.open(sessionId, await token());
+    await after.until('execution.finished');
+    await after.until('execution.finished');
+    await after.cancel();
+    expect(after.seen.map(({ id }) => id)).toEqual(['1', '2', '3', '4', '5']);
+    expect(receiver.received).toEqual([]);
   });
 
   test('tells the end of a detached program', async () => {

@@ -108,7 +108,7 @@ export class SessionEvents {
 
   #trim(): void {
     this.#store.trim(this.#last - MAX_KEPT_EVENTS);
-    this.#outbox.dropped(this.#store.drop({ upTo: this.#last - MAX_PENDING_EVENTS, before: 0 }));
+    this.#outbox.dropped(this.#store.drop(this.#last - MAX_PENDING_EVENTS));
   }
 
   /** The session is in another state. */
@@ -213,18 +213,17 @@ export class SessionEvents {
     this.#outbox.check(nowMs);
   }
 
-  /** Of a session that is over: what is still to be sent stays. */
+  /** Of a session that is over: what is still to be sent stays, and the newest, for its number. */
   purge(): void {
-    this.#store.trim(this.#last);
+    this.#store.trim(this.#last - 1);
     for (const executionId of this.#callbacks.keys()) this.#store.deleteCallback(executionId);
     this.#callbacks.clear();
   }
 
-  /** Resolves at the next event. */
-  changed(): { promise: Promise<void>; cancel: () => void } {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#wakers.add(resolve);
-    return { promise, cancel: () => void this.#wakers.delete(resolve) };
+  /** Calls `wake` at the next event, unless what is given is called before. */
+  onNext(wake: () => void): () => void {
+    this.#wakers.add(wake);
+    return () => void this.#wakers.delete(wake);
   }
 
   #wake(): void {

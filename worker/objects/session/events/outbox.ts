@@ -66,7 +66,7 @@ export class EventOutbox {
   /** From the alarm. */
   check(nowMs: number): void {
     if (this.#pending === 0 || nowMs < this.#resendAtMs) return;
-    this.dropped(this.#store.drop({ upTo: 0, before: nowMs - MAX_EVENT_PENDING_MS }));
+    this.dropped(this.#store.expire(nowMs - MAX_EVENT_PENDING_MS));
     if (this.#pending > 0) this.#again(nowMs);
   }
 

@@ -101,18 +101,23 @@ export class SessionEventStore {
     this.#sql.exec('DELETE FROM session_event WHERE n <= ? AND isPending = 0', n);
   }
 
-  /** Whatever they are; gives how many of them nobody was sent. */
-  drop(range: { upTo: number; before: number }): number {
-    const which = '(n <= ? OR (isPending = 1 AND atMs < ?))';
-    const lost = this.#sql
-      .exec(
-        `SELECT COUNT(*) AS count FROM session_event WHERE isPending = 1 AND ${which}`,
-        range.upTo,
-        range.before,
-      )
+  /** Those up to `n`, sent or not; gives how many were not. */
+  drop(n: number): number {
+    const { count } = this.#sql
+      .exec('SELECT COUNT(*) AS count FROM session_event WHERE isPending = 1 AND n <= ?', n)
       .one();
-    this.#sql.exec(`DELETE FROM session_event WHERE ${which}`, range.upTo, range.before);
-    return Number(lost.count);
+    this.#sql.exec('DELETE FROM session_event WHERE n <= ?', n);
+    return Number(count);
+  }
+
+  /** Those before then need not be sent any more; gives how many they are. They stay in the log, whose numbers go on. */
+  expire(beforeMs: number): number {
+    return this.#sql
+      .exec(
+        'UPDATE session_event SET isPending = 0, callback = NULL WHERE isPending = 1 AND atMs < ? RETURNING n',
+        beforeMs,
+      )
+      .toArray().length;
   }
 
   webhooksSinceMs(): number | null {

@@ -33,18 +33,19 @@ export class SessionEventStreams {
   #body(after: number): ReadableStream<Uint8Array> {
     let position = after;
     let isOpen = true;
-    const left = Promise.withResolvers<void>();
+    let waiting: PromiseWithResolvers<void> | undefined;
     this.#readers += 1;
     const close = () => {
       if (isOpen) this.#readers -= 1;
       isOpen = false;
-      left.resolve();
+      waiting?.resolve();
     };
     return new ReadableStream<Uint8Array>({
       // Names the place before the first event, so that a stream cut early can be taken up again.
       start: (controller) => controller.enqueue(utf8(`id: ${position}\n\n`)),
       pull: async (controller) => {
-        const next = this.#next(position) ?? (await this.#wait(position, left.promise));
+        waiting = Promise.withResolvers<void>();
+        const next = this.#next(position) ?? (await this.#wait(position, waiting));
         if (!isOpen) return;
         if (next !== undefined) {
           position = next.position;
@@ -58,20 +59,19 @@ export class SessionEventStreams {
     });
   }
 
-  /** The next events, a heartbeat where there is none for a while, nothing where none will come. */
+  /** The next events, a heartbeat where there is none for a while or the reader has left, nothing where none will come. */
   async #wait(
     position: number,
-    left: Promise<void>,
+    { promise, resolve }: PromiseWithResolvers<void>,
   ): Promise<{ position: number; text: string } | undefined> {
     if (this.#isGone()) return undefined;
-    const change = this.#events.changed();
-    const { promise: silence, resolve } = Promise.withResolvers<void>();
+    const forget = this.#events.onNext(resolve);
     const timer = setTimeout(resolve, SSE_HEARTBEAT_MS);
     try {
-      await Promise.race([change.promise, silence, left]);
+      await promise;
     } finally {
       clearTimeout(timer);
-      change.cancel();
+      forget();
     }
     return this.#next(position) ?? { position, text: ': heartbeat\n\n' };
   }
