@@ -6,6 +6,8 @@ import { SUSPENDED_LIVE_MS } from './retention.ts';
 
 const QUEUE_LOOK_MS = 15_000;
 const OVERTIME_LOOK_MS = 5_000;
+/** Calls wait for what becomes of the session. */
+const UNSURE_LOOK_MS = 2_000;
 /** A host gives up by itself; after this one that says nothing is taken to have done so. */
 export const SUSPEND_PATIENCE_MS = SUSPEND_TIMEOUT_MS + 30_000;
 /** Behind the timer that serves the same moment while the object is in memory. */
@@ -32,7 +34,9 @@ export function nextLook(
   if (isLive && record.sandbox === 'attaching' && record.attachAtMs !== null) {
     moments.push(record.attachAtMs + attachTimeoutMs(record) + BACKSTOP_MS);
   }
-  if (record.pendingSnapshot !== null) moments.push(record.pendingSnapshot.atMs + SUSPEND_PATIENCE_MS);
+  const isUnsure = record.pendingSnapshot !== null && record.pendingSnapshot.unsure !== null;
+  if (isUnsure) moments.push(nowMs + UNSURE_LOOK_MS);
+  else if (record.pendingSnapshot !== null) moments.push(record.pendingSnapshot.atMs + SUSPEND_PATIENCE_MS);
   if (record.state === 'suspended') moments.push(forgottenAt(record));
   const wakeAtMs = wakeAt(record);
   if (wakeAtMs !== null) moments.push(wakeAtMs > nowMs ? wakeAtMs : nowMs + OVERTIME_LOOK_MS);
@@ -41,7 +45,7 @@ export function nextLook(
     moments.push(nowMs < deadlineAtMs ? deadlineAtMs + BACKSTOP_MS : lastMoment(deadlineAtMs));
   }
   const isHeld = record.state === 'running' || record.state === 'paused';
-  if (isHeld && record.linkDownAtMs !== null) moments.push(record.linkDownAtMs + HOST_DEAD_MS);
+  if (isHeld && record.linkDownAtMs !== null && !isUnsure) moments.push(record.linkDownAtMs + HOST_DEAD_MS);
   if (record.state === 'running' && open.length === 0) {
     moments.push(idleAt(record));
     // What keeps it open beyond its lifetime is looked at again and again.

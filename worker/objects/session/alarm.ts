@@ -7,6 +7,7 @@ import { forgottenAt, idleAt, isOver, suspendAt, waitsForTools } from './agenda.
 import { failed } from './creation.ts';
 import { destroyAgain, endSession, loseHost, purge } from './ending.ts';
 import type { SessionRuntime } from './runtime.ts';
+import { SANDBOX_GONE } from './suspension.ts';
 
 /** Set before the work, so that an alarm that fails rings again. */
 const RETRY_MS = 10_000;
@@ -21,6 +22,7 @@ const STEPS: Record<string, Step> = {
   link: judgeLink,
   queue: ({ dispatch }) => void dispatch.pump(),
   snapshot: ({ suspension }, _env, nowMs) => suspension.checkOverdue(nowMs),
+  move: judgeMove,
   wake: ({ waking }, _env, nowMs) => waking.retry(nowMs),
   outputs: ({ outputs }) => outputs.kick(),
   suspend: suspendIdle,
@@ -61,10 +63,21 @@ async function endOverdueAttach(runtime: SessionRuntime, env: Env, nowMs: number
 async function judgeLink(runtime: SessionRuntime, env: Env, nowMs: number): Promise<void> {
   const { row, link, sandbox } = runtime;
   if (row.record.state !== 'running' && row.record.state !== 'paused') return;
+  // Whether the session has moved out of reach of its host is judged first.
+  if ((row.record.pendingSnapshot?.unsure ?? null) !== null) return;
   link.dropIfSilent(nowMs);
   const { linkDownAtMs } = row.record;
   if (linkDownAtMs === null || nowMs < linkDownAtMs + HOST_DEAD_MS) return;
   if (await sandbox.isHostConnected()) runtime.sandboxChanges.takenForLost('link_lost');
+  else await loseHost(runtime, env);
+}
+
+/** The storage may say by now whether the session is in the snapshot that it was about to move into. */
+async function judgeMove(runtime: SessionRuntime, env: Env): Promise<void> {
+  const { row, suspension } = runtime;
+  const reason = row.record.pendingSnapshot?.unsure ?? null;
+  if (reason === null) return;
+  if (row.record.sandbox === 'lost') await suspension.sandboxGone(reason, SANDBOX_GONE);
   else await loseHost(runtime, env);
 }
 

@@ -111,8 +111,8 @@ export async function loseHost(runtime: SessionRuntime, env: Env): Promise<void>
   const { row, executions } = runtime;
   // A suspended session holds no host; one that is being restored there is told by its attach.
   if (!row.isLive || row.record.state === 'suspended') return;
-  const isInSnapshot = await runtime.suspension.takeIn('host_lost');
-  if (isInSnapshot || !row.isLive) return;
+  const judgement = await runtime.suspension.takeIn('host_lost');
+  if (judgement !== 'not_moved' || !row.isLive) return;
   if (row.record.facts.onHostLoss === 'rebuild' && row.record.state !== 'creating') return leaveHost(runtime);
   row.move('error', {
     errorCode: 'host_lost',

@@ -35,5 +35,7 @@ export const PendingSnapshotSchema = z.object({
   atMs: z.number(),
   /** Whether the host may have been told: an eviction may come before that. */
   isSent: z.boolean().default(true),
+  /** Its host will not say what came of it, for this reason, and the storage has not said yet. */
+  unsure: z.string().nullable().default(null),
 });
 export type PendingSnapshot = z.infer<typeof PendingSnapshotSchema>;

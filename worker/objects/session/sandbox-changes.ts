@@ -6,6 +6,7 @@ import type { ForkedProgram } from './programs/forked.ts';
 import { type ExecutionRecord, isToBeSent } from './records.ts';
 import type { LostReason } from './sandbox.ts';
 import type { SessionParts } from './session-parts.ts';
+import { SANDBOX_GONE } from './suspension.ts';
 import type { UnresponsiveLanes } from './unresponsive-lanes.ts';
 
 /** Sandboxes that may be lost under one execution before it starts. */
@@ -70,8 +71,8 @@ export class SandboxChanges {
     const { row, sandbox, suspension, deadlines, executions, dispatch } = this.#parts;
     sandbox.markLost(reason);
     this.#cancelWork();
-    suspension.sandboxGone(reason, GONE);
-    if (row.maybe?.state === 'suspended') sandbox.cancelAttach(GONE);
+    void suspension.sandboxGone(reason, SANDBOX_GONE);
+    if (row.maybe?.state === 'suspended') sandbox.cancelAttach(SANDBOX_GONE);
     // An agent that died in the middle of an attach never makes that sandbox: its grant is used up.
     else if (reason === 'host_restarted') {
       sandbox.cancelAttach(failure('no_host_available', 'the host was restarted as it made the sandbox'));
@@ -92,7 +93,7 @@ export class SandboxChanges {
     this.#links.lossKnown();
     sandbox.abandon(reason);
     this.#cancelWork();
-    suspension.cancel(GONE);
+    suspension.cancel(SANDBOX_GONE);
     for (const record of executions.open.slice()) {
       if (!isToBeSent(record)) executions.end(record, { status: 'unknown', reason });
     }
@@ -111,8 +112,6 @@ export class SandboxChanges {
   #cancelWork(): void {
     const { transfers, pausing } = this.#parts;
     transfers.linkDown();
-    pausing.cancel(GONE);
+    pausing.cancel(SANDBOX_GONE);
   }
 }
-
-const GONE = failure('sandbox_failed', 'the sandbox is gone');

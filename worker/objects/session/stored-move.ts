@@ -1,13 +1,11 @@
 /** Looks in the storage for the snapshot of a move whose host did not say what came of it. */
+import { type Outcome, success } from '../../../shared/errors.ts';
 import type { SequencedUp } from '../../../shared/frames.ts';
 import type { SnapshotManifest } from '../../../shared/snapshot.ts';
 import type { Env } from '../../env.ts';
 import { findManifest } from '../../snapshots/storage.ts';
 import type { SessionRow } from './session-row.ts';
 import { requirementsOf } from './snapshot-records.ts';
-
-const TRIES = 5;
-const PAUSE_MS = 1_000;
 
 export interface StoredMove {
   /** What its host would have said, without the calls that were under way. */
@@ -16,26 +14,19 @@ export interface StoredMove {
   hadCalls: boolean;
 }
 
-/** Undefined where it is not stored as a whole, or the session has given it up meanwhile. */
+/** Null where it is not stored as a whole; fails where the storage does not say. */
 export async function storedMove(
   row: SessionRow,
   env: Env,
   snapshotId: string,
-): Promise<StoredMove | undefined> {
+): Promise<Outcome<StoredMove | null>> {
   const { facts, epoch } = row.record;
-  const place = { tenant: facts.tenant, snapshotId };
-  for (let tries = 1; row.record.pendingSnapshot?.snapshotId === snapshotId; tries += 1) {
-    const found = await findManifest(env.SNAPSHOTS, place);
-    if (found.ok) {
-      const isIts = found.value?.manifest.session_id === facts.sessionId;
-      return found.value !== null && isIts && found.value.manifest.epoch === epoch
-        ? moveOf(found.value)
-        : undefined;
-    }
-    if (tries === TRIES) return undefined;
-    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
-  }
-  return undefined;
+  const found = await findManifest(env.SNAPSHOTS, { tenant: facts.tenant, snapshotId });
+  if (!found.ok) return found;
+  const isIts = found.value?.manifest.session_id === facts.sessionId;
+  return success(
+    found.value !== null && isIts && found.value.manifest.epoch === epoch ? moveOf(found.value) : null,
+  );
 }
 
 function moveOf({ manifest, sha256 }: { manifest: SnapshotManifest; sha256: string }): StoredMove {

@@ -33,6 +33,11 @@ import type { Transfers } from './transfers.ts';
 
 type SuspendFailed = Extract<SequencedUp, { type: 'suspend_failed' }>;
 
+export const SANDBOX_GONE = failure('sandbox_failed', 'the sandbox is gone');
+
+/** Whether the session is in the snapshot that it was about to move into; `unsure` while the storage does not say. */
+export type MoveJudgement = 'moved' | 'not_moved' | 'unsure';
+
 export interface SuspensionPort {
   moved(): void;
   /** What waited while the host was at it may be sent. */
@@ -79,7 +84,7 @@ export class Suspension {
   readonly #parts: SuspensionParts;
   readonly records: SnapshotRecords;
   #asked: Asked | undefined;
-  #judging: Promise<boolean> | undefined;
+  #judging: Promise<MoveJudgement> | undefined;
 
   constructor(parts: SuspensionParts) {
     this.#parts = parts;
@@ -134,7 +139,7 @@ export class Suspension {
     const snapshotId = newId('snp');
     const { leaveRunning, kind, name } = wish;
     // Taken at once, so that of two that ask only one is first.
-    const pendingSnapshot = { snapshotId, leaveRunning, atMs: Date.now(), isSent: false };
+    const pendingSnapshot = { snapshotId, leaveRunning, atMs: Date.now(), isSent: false, unsure: null };
     this.#parts.row.patch({ pendingSnapshot });
     const begun = await this.records.begin({ snapshotId, sessionId, tenant, subject, kind, name });
     if (!begun.ok || this.#record.pendingSnapshot?.snapshotId !== snapshotId) {
@@ -166,7 +171,7 @@ export class Suspension {
     if (pending?.isSent === false) {
       this.#failed(pending.snapshotId, failure('suspend_failed', 'the host was not asked'));
     } else if (record?.sandbox === 'lost') {
-      this.sandboxGone('sandbox_lost', failure('sandbox_failed', 'the sandbox is gone'));
+      void this.sandboxGone('sandbox_lost', SANDBOX_GONE);
     }
   }
 
@@ -272,16 +277,16 @@ export class Suspension {
   }
 
   /** The sandbox is gone. Where it was about to move, calls wait until it is known whether it has. */
-  sandboxGone(reason: string, why: Failure): void {
+  async sandboxGone(reason: string, why: Failure): Promise<void> {
     if (!this.#isMoving) {
       this.cancel(why);
       return;
     }
-    void this.takeIn(reason)
-      .catch((error: unknown) => logWarning('move_not_judged', { detail: messageOf(error) }))
-      .then((isThere) => {
-        if (isThere !== true) this.cancel(why);
-      });
+    const judgement = await this.takeIn(reason).catch((error: unknown) => {
+      logWarning('move_not_judged', { detail: messageOf(error) });
+      return 'not_moved' as const;
+    });
+    if (judgement === 'not_moved') this.cancel(why);
   }
 
   get #isMoving(): boolean {
@@ -292,22 +297,31 @@ export class Suspension {
   /**
    * The host that was asked to move the session will not say whether it has. Where all of the snapshot is stored the session
    * is in it, for its sandbox stood still since; of the calls in it nobody knows what came of them, so they do not go on.
+   * While the storage does not say, the snapshot is kept, and the alarm looks again.
    */
-  takeIn(reason: string): Promise<boolean> {
+  takeIn(reason: string): Promise<MoveJudgement> {
     const { pendingSnapshot } = this.#record;
-    if (pendingSnapshot === null || !this.#isMoving) return Promise.resolve(false);
+    if (pendingSnapshot === null || !this.#isMoving) return Promise.resolve('not_moved');
     this.#judging ??= this.#takeIn(pendingSnapshot.snapshotId, reason).finally(() => {
       this.#judging = undefined;
     });
     return this.#judging;
   }
 
-  async #takeIn(snapshotId: string, reason: string): Promise<boolean> {
+  async #takeIn(snapshotId: string, reason: string): Promise<MoveJudgement> {
     const { row, env } = this.#parts;
-    const found = await storedMove(row, env, snapshotId);
-    const { state } = this.#record;
-    if (found === undefined || !this.#isOf(snapshotId)) return state === 'suspended';
-    if (state !== 'running' && state !== 'paused') return false;
+    const stored = await storedMove(row, env, snapshotId);
+    const { state, pendingSnapshot } = this.#record;
+    if (pendingSnapshot?.snapshotId !== snapshotId) return state === 'suspended' ? 'moved' : 'not_moved';
+    if (state !== 'running' && state !== 'paused') return 'not_moved';
+    if (!stored.ok) {
+      if (Date.now() >= pendingSnapshot.atMs + SUSPEND_PATIENCE_MS) return 'not_moved';
+      row.patch({ pendingSnapshot: { ...pendingSnapshot, unsure: reason } });
+      this.#parts.port.look();
+      return 'unsure';
+    }
+    const found = stored.value;
+    if (found === null) return 'not_moved';
     const { executions, sandbox } = this.#parts;
     for (const record of executions.open.slice()) {
       if (!isToBeSent(record)) executions.end(record, { status: 'unknown', reason });
@@ -324,7 +338,7 @@ export class Suspension {
       logWarning('destroy_not_sent', { detail: messageOf(error) });
     });
     await told;
-    return true;
+    return 'moved';
   }
 
   /** The index asks by itself for what it was not told. */
@@ -356,10 +370,10 @@ export class Suspension {
     if (pending !== undefined && pending !== null) this.#failed(pending.snapshotId, why);
   }
 
-  /** From the alarm: a host that never answered. */
+  /** From the alarm: a host that never answered. Of one that is gone it is judged whether the session has moved. */
   checkOverdue(nowMs: number): void {
     const pending = this.#record.pendingSnapshot;
-    if (pending === null || nowMs < pending.atMs + SUSPEND_PATIENCE_MS) return;
+    if (pending === null || pending.unsure !== null || nowMs < pending.atMs + SUSPEND_PATIENCE_MS) return;
     this.#failed(pending.snapshotId, failure('suspend_failed', 'the host did not answer in time'));
   }
 

@@ -1,8 +1,14 @@
 /** A suspend that fails, and what a host may still say of it. */
-import { abortAllDurableObjects, evictDurableObject, runInDurableObject } from 'cloudflare:test';
+import {
+  abortAllDurableObjects,
+  evictDurableObject,
+  runDurableObjectAlarm,
+  runInDurableObject,
+} from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
-import { beforeEach, describe, expect, test, vi } from 'vitest';
+import { beforeEach, describe, expect, type MockInstance, test, vi } from 'vitest';
 import { HostObject } from '../../../../worker/objects/host/object.ts';
+import { SUSPEND_PATIENCE_MS } from '../../../../worker/objects/session/agenda.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import type { SessionDouble } from '../../../fixtures/host-double/session-double.ts';
 import { storeSnapshot } from '../../../fixtures/host-double/snapshot-double.ts';
@@ -226,6 +232,47 @@ describe('the word of a host that all is stored', () => {
       expect(refused).toMatchObject({ ok: false, code: 'no_host_available' });
       await connect();
       expect(await run('x')).toMatchObject({ status: 'succeeded', state_lost: false });
+    });
+
+    describe('where the storage does not answer', () => {
+      let get: MockInstance;
+      beforeEach(() => {
+        get = vi.spyOn(env.SNAPSHOTS, 'get').mockRejectedValue(new Error('down'));
+      });
+
+      /** So many looks later it is where it was. */
+      async function expectUndecided(): Promise<void> {
+        for (const looks of [1, 2, 3]) {
+          await eventually(() => expect(get.mock.calls.length).toBeGreaterThanOrEqual(looks));
+          await runDurableObjectAlarm(objectStub());
+        }
+        expect(await view()).toMatchObject({ state: 'running' });
+        expect((await stored()).length).toBe(2);
+      }
+
+      test.each([
+        ['host_restarted', async () => double.send({ type: 'sandbox_lost', reason: 'host_restarted' })],
+        ['host_lost', async () => session.stub.hostLost({ hostId: host.hostId })],
+      ])('nothing is given up until it does (%s)', async (reason, end) => {
+        await end();
+        await expectUndecided();
+        get.mockRestore();
+        await runDurableObjectAlarm(objectStub());
+        expect(await suspending).toMatchObject({ value: { state: 'suspended' } });
+        await expectInSnapshot(reason);
+      });
+
+      test('for ten minutes, the state is lost', async () => {
+        double.send({ type: 'sandbox_lost', reason: 'host_restarted' });
+        await expectUndecided();
+        vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + SUSPEND_PATIENCE_MS });
+        await runDurableObjectAlarm(objectStub());
+        expect(await suspending).toMatchObject({ ok: false, code: 'sandbox_failed' });
+        vi.useRealTimers();
+        get.mockRestore();
+        expect(await run('after')).toMatchObject({ status: 'succeeded', state_lost: true });
+        await eventually(async () => expect(await stored()).toEqual([]));
+      });
     });
 
     test('so it is where the object dies between', async () => {
