@@ -100,8 +100,9 @@ const setTenantLimits = defineRoute({
   answers: { 200: { description: 'The limits', content: { 'application/json': TenantLimitsSchema } } },
   errors: ['not_found'],
   handle: async ({ env }, { params, body }) => {
-    const calls = tenantCalls(env, tenantOf(params.tenant));
-    unwrap(await calls((stub) => stub.setLimits(body), SAFE));
+    const tenant = tenantOf(params.tenant);
+    const calls = tenantCalls(env, tenant);
+    unwrap(await calls((stub) => stub.setLimits(tenant, body), SAFE));
     return reply(200, body);
   },
 });

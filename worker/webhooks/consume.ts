@@ -7,6 +7,8 @@ import type { Env } from '../env.ts';
 import { logWarning, messageOf } from '../objects/log.ts';
 import { sessionObjectName } from '../objects/session-name.ts';
 import type { Endpoint, Settled } from '../objects/webhooks/port.ts';
+import type { TermsNotice } from '../terms/notice.ts';
+import { tellTerms } from '../terms/tell.ts';
 import { type Delivery, deliver } from './deliver.ts';
 import { type EventsNotice, type Notice, NoticeSchema } from './message.ts';
 import { isWanted } from './wanted.ts';
@@ -29,14 +31,19 @@ export async function consume(
     if (!parsed.success) logWarning('notice_not_read', { detail: parsed.error.issues[0]?.path.join('.') });
     return parsed.data ?? [];
   });
-  const byTenant = Map.groupBy(notices, ({ tenant }) => tenant);
-  const work = Promise.all(
-    [...byTenant].map(([tenant, own]) =>
+  const terms = notices.filter((notice) => notice.kind === 'terms');
+  const byTenant = Map.groupBy(
+    notices.filter((notice) => notice.kind !== 'terms'),
+    ({ tenant }) => tenant,
+  );
+  const work = Promise.all([
+    ...terms.map((notice) => tellTerms(env, notice)),
+    ...[...byTenant].map(([tenant, own]) =>
       serve({ env, configuration, tenant }, own).catch((error: unknown) =>
         logWarning('notices_not_served', { detail: messageOf(error) }),
       ),
     ),
-  );
+  ]);
   context.waitUntil(work);
   await Promise.race([work, new Promise((resolve) => setTimeout(resolve, PATIENCE_MS))]);
 }
@@ -47,7 +54,7 @@ interface Service {
   tenant: string;
 }
 
-async function serve(service: Service, notices: readonly Notice[]): Promise<void> {
+async function serve(service: Service, notices: readonly Exclude<Notice, TermsNotice>[]): Promise<void> {
   const { env, configuration, tenant } = service;
   const webhooks = () => env.WEBHOOKS.getByName(tenant);
   const endpoints = new Map((await webhooks().endpoints()).map((endpoint) => [endpoint.webhookId, endpoint]));

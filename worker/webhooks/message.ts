@@ -1,8 +1,9 @@
-/** What travels on the queue: events for whoever wants them, and deliveries that are tried again. */
+/** What travels on the queue: events for whoever wants them, deliveries that are tried again, and terms for sessions. */
 import * as z from 'zod';
 import { SealedCallbackSchema } from '../../shared/callback.ts';
 import { EventSchema } from '../../shared/event.ts';
 import { SessionIdSchema, TenantSchema, WorkflowIdSchema } from '../../shared/ids.ts';
+import { type TermsNotice, TermsNoticeSchema } from '../terms/notice.ts';
 
 /** An event that nobody has taken for so long is let go by the object that keeps it. */
 export const MAX_EVENT_PENDING_MS = 3 * 86_400_000;
@@ -38,10 +39,15 @@ const DeliveriesNoticeSchema = z.strictObject({
 });
 export type DeliveriesNotice = z.infer<typeof DeliveriesNoticeSchema>;
 
-export const NoticeSchema = z.discriminatedUnion('kind', [EventsNoticeSchema, DeliveriesNoticeSchema]);
+export const NoticeSchema = z.discriminatedUnion('kind', [
+  EventsNoticeSchema,
+  DeliveriesNoticeSchema,
+  TermsNoticeSchema,
+]);
 export type Notice = z.infer<typeof NoticeSchema>;
 
 /** What is used of the queue. */
 export interface NoticeQueue {
-  send(notice: Notice, options: { contentType: 'json' }): Promise<unknown>;
+  send(notice: Exclude<Notice, TermsNotice>, options: { contentType: 'json' }): Promise<unknown>;
+  sendBatch(messages: Iterable<{ body: TermsNotice; contentType: 'json' }>): Promise<unknown>;
 }

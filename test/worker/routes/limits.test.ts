@@ -1,4 +1,4 @@
-import { runDurableObjectAlarm } from 'cloudflare:test';
+import { runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { ProgramSchema } from '../../../shared/code-mode.ts';
@@ -195,6 +195,26 @@ describe('concurrent executions', () => {
     expect(host.session(sessionId).executions.size).toBe(1);
     // What their admissions took is given back.
     await eventually(async () => expect((await run(token, sessionId, 'next')).status).toBe(200));
+  });
+
+  test('a limit that is set later is told to sessions that are there, though none of them asks', async () => {
+    const tenant = await tenantWith({});
+    const [first, second] = [await open(tenant.token), await open(tenant.token)];
+    const body = { tenant: { concurrent_executions: 1 } };
+    await api('PUT', `/v1/tenants/${tenant.name}/limits`, { ...operator, body });
+    for (const id of [first, second]) {
+      const object = env.SESSION.get(env.SESSION.idFromName(sessionObjectName(tenant.name, id)));
+      await eventually(async () =>
+        expect(
+          await runInDurableObject(object, (_object, { storage }) =>
+            storage.sql.exec('SELECT limited, counted FROM account').one(),
+          ),
+        ).toEqual({ limited: 1, counted: 1 }),
+      );
+    }
+    expect((await hold(tenant.token, first)).status).toBe(202);
+    expect(problemIn(await hold(tenant.token, second)).code).toBe('quota_exceeded');
+    await endOf(tenant.token, first);
   });
 
   test('a limit that is set later holds for sessions that are there, within a minute', async () => {

@@ -104,7 +104,7 @@ export async function recordInTenant(
   const { tenant, subject } = record.facts;
   try {
     const tenantObject = env.TENANT.getByName(tenant);
-    runtime.account.begin(await tenantObject.recordSession({ subject, entry: listEntry(record, state) }));
+    runtime.account.hear(await tenantObject.recordSession({ subject, entry: listEntry(record, state) }));
   } catch (error: unknown) {
     logWarning('session_not_indexed', { session_id: record.facts.sessionId, detail: messageOf(error) });
   }

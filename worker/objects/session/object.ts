@@ -20,6 +20,7 @@ import { readIdentity, SessionLinkIdentitySchema } from '../../links/identity.ts
 import type { EdgeProgress } from '../../tools/edge-execution.ts';
 import type { Caller } from '../caller.ts';
 import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
+import type { AccountTerms } from '../tenant/ledger/account.ts';
 import { ring } from './alarm.ts';
 import { AlarmClock } from './alarm-clock.ts';
 import { accept, cursorOf, find, readersFault, streamOf, wakeFor } from './calls.ts';
@@ -370,6 +371,10 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
 
   async hostLost({ hostId }: { hostId: string }): Promise<void> {
     if (this.#parts.row.maybe?.facts.hostId === hostId) await loseHost(this.#parts, this.env);
+  }
+
+  async hearTerms(terms: AccountTerms): Promise<void> {
+    if (this.#parts.row.isLive) this.#parts.account.hear(terms);
   }
 
   async noteApproval(eventId: string, facts: ApprovalFacts): Promise<void> {

@@ -15,6 +15,7 @@ import type { Session, SizedSession, UpdateSession } from '../../../shared/sessi
 import type { EdgeProgress } from '../../tools/edge-execution.ts';
 import type { Caller } from '../caller.ts';
 import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
+import type { AccountTerms } from '../tenant/ledger/account.ts';
 import type { EdgeCall } from './edge-calls/edge-call.ts';
 import type { ToldProgress } from './newest-progress.ts';
 import type { OutputAt, OutputExtent } from './outputs/port.ts';
@@ -198,6 +199,8 @@ export interface SessionPort {
   holds(snapshotId: string): Promise<boolean>;
   /** What a snapshot is that the session has moved into, or may go back to; null where it is neither. */
   keeps(snapshotId: string): Promise<SnapshotFacts | null>;
+  /** From the tenant: its limits or its webhooks are others now. */
+  hearTerms(terms: AccountTerms): Promise<void>;
   /** From the approvals of the tenant; the same event again is one. */
   noteApproval(eventId: string, facts: ApprovalFacts): Promise<void>;
   /** Events that were sent are delivered, or written down to be. */

@@ -12,6 +12,8 @@ import type { WorkflowEntry, WorkflowList } from '../../../shared/workflow.ts';
 import { configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { MAX_TOKEN_LIFETIME_S } from '../../identity/access-token.ts';
+import { termsNotices } from '../../terms/notice.ts';
+import { ringBy } from '../ring-by.ts';
 import type { Bars } from './bars/bars.ts';
 import { BarStore } from './bars/store.ts';
 import { ApiKeys, refused } from './keys/keys.ts';
@@ -29,6 +31,8 @@ import { HoldStore } from './ledger/holds/store.ts';
 import { daysFault, Ledger } from './ledger/ledger.ts';
 import { LedgerStore } from './ledger/store.ts';
 import { formatListCursor, type ListPosition, parseListCursor } from './list-cursor.ts';
+import { News } from './news/news.ts';
+import { NewsStore } from './news/store.ts';
 import type {
   LeaseFor,
   ListWorkflows,
@@ -62,6 +66,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
   readonly #retention: RetentionStore;
   readonly #workflows: WorkflowIndex;
   readonly #webhooks: WebhookFlagStore;
+  readonly #news: News<LimitTerms & { sessionId: string }>;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -72,6 +77,11 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     this.#retention = new RetentionStore(ctx.storage);
     this.#workflows = new WorkflowIndex(ctx.storage);
     this.#webhooks = new WebhookFlagStore(ctx.storage);
+    this.#news = new News(new NewsStore(ctx.storage), {
+      sessionsAfter: (sessionId, limit) => this.#ledger.termsAfter(sessionId, limit),
+      tell: (tenant, sessions) =>
+        env.NOTICES.sendBatch(termsNotices({ tenant, terms: this.#commonTerms() }, sessions)),
+    });
   }
 
   async leaseRequests(count: number, about: LeaseFor = {}): Promise<Outcome<RequestLease>> {
@@ -107,9 +117,24 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     return success(this.#ledger.limits);
   }
 
-  async setLimits(limits: TenantLimits): Promise<Outcome<null>> {
+  async setLimits(tenant: string, limits: TenantLimits): Promise<Outcome<null>> {
     this.#ledger.setLimits(limits);
+    await this.#tell(tenant);
     return success(null);
+  }
+
+  /** The terms of sessions are others now. */
+  async #tell(tenant: string): Promise<void> {
+    const nowMs = Date.now();
+    this.#store.changed();
+    this.#news.changed(tenant, nowMs);
+    await ringBy(this.ctx.storage, this.#news.dueAtMs ?? nowMs);
+  }
+
+  override async alarm(): Promise<void> {
+    await this.#news.goOn(Date.now());
+    const { dueAtMs } = this.#news;
+    if (dueAtMs !== null) await ringBy(this.ctx.storage, dueAtMs);
   }
 
   async holdSession(hold: SessionHold): Promise<Outcome<null>> {
@@ -127,10 +152,14 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
   }
 
   #termsWith(terms: LimitTerms): AccountTerms {
+    return { ...terms, ...this.#commonTerms() };
+  }
+
+  #commonTerms(): Omit<AccountTerms, keyof LimitTerms> {
     return {
-      ...terms,
       ...this.#webhooks.terms(),
       reportAfterMs: reportAfterMs(this.#ledger.sessionCount),
+      revision: this.#store.standing().revision,
     };
   }
 
@@ -311,8 +340,8 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     return this.#webhooks.terms();
   }
 
-  async setWebhooks(has: boolean): Promise<void> {
-    this.#webhooks.set(has, Date.now());
+  async setWebhooks(tenant: string, has: boolean): Promise<void> {
+    if (this.#webhooks.set(has, Date.now())) await this.#tell(tenant);
   }
 }
 

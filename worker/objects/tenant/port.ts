@@ -75,8 +75,8 @@ export interface TenantPort {
   /** Takes up to `count` requests out of the rate of the tenant, and of its subject where that has one. */
   leaseRequests(count: number, about?: LeaseFor): Promise<Outcome<RequestLease>>;
   limits(): Promise<Outcome<TenantLimits>>;
-  /** Hold for what begins from now on; a session that is at work hears of them with its next report. */
-  setLimits(limits: TenantLimits): Promise<Outcome<null>>;
+  /** Hold for what begins from now on; sessions that are at work are told. */
+  setLimits(tenant: string, limits: TenantLimits): Promise<Outcome<null>>;
   /** Reserves a place for a session that is going to be created. */
   holdSession(hold: SessionHold): Promise<Outcome<null>>;
   /** No session comes of it. */
@@ -132,6 +132,6 @@ export interface TenantPort {
   recordSession(input: { subject: string; entry: SessionListEntry }): Promise<AccountTerms>;
   /** `account` is how the session stood at its end. */
   forgetSession(sessionId: string, account: SessionAccount | null): Promise<WebhookTerms>;
-  /** Whether the tenant has webhooks: sessions hear of it with whatever they hear next, at the latest with the report of their next call. */
-  setWebhooks(has: boolean): Promise<void>;
+  /** Whether the tenant has webhooks: sessions that are at work are told. */
+  setWebhooks(tenant: string, has: boolean): Promise<void>;
 }

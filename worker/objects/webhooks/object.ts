@@ -46,7 +46,7 @@ export class WebhooksObject extends DurableObject<Env> implements WebhooksPort {
 
   async #create({ tenant, webhookId, webhook, secrets }: NewWebhook): Promise<Outcome<Webhook>> {
     // First: a session that sends without need is better than one that does not.
-    await this.env.TENANT.getByName(tenant).setWebhooks(true);
+    await this.env.TENANT.getByName(tenant).setWebhooks(tenant, true);
     if (this.#store.all().length >= MAX_WEBHOOKS) {
       return failure('quota_exceeded', `a tenant has at most ${MAX_WEBHOOKS} webhooks`);
     }
@@ -89,7 +89,7 @@ export class WebhooksObject extends DurableObject<Env> implements WebhooksPort {
   async #remove(tenant: string, webhookId: string): Promise<Outcome<null>> {
     if (this.#store.find(webhookId) === undefined) return NOT_FOUND;
     this.#store.delete(webhookId);
-    if (this.#store.all().length === 0) await this.env.TENANT.getByName(tenant).setWebhooks(false);
+    if (this.#store.all().length === 0) await this.env.TENANT.getByName(tenant).setWebhooks(tenant, false);
     return success(null);
   }
 

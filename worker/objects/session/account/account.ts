@@ -49,6 +49,7 @@ const NOTHING_USED: AccountBook = {
   limited: false,
   counted: false,
   termsAtMs: 0,
+  revision: 0,
   reportAfterMs: REPORT_AFTER_MS,
 };
 
@@ -84,8 +85,8 @@ export class Account {
     return this.#book.dueAtMs;
   }
 
-  /** What the tenant said when it noted the session. */
-  begin(terms: AccountTerms): void {
+  /** What the tenant says, as it notes the session, or because it is something else now. */
+  hear(terms: AccountTerms): void {
     this.#take(terms);
   }
 
@@ -210,6 +211,7 @@ export class Account {
         counted: false,
         reportAfterMs: REPORT_AFTER_MS,
         webhooksSinceMs: null,
+        revision: 0,
       });
     const { dueAtMs } = this.#book;
     const changes = this.#changes;
@@ -240,10 +242,11 @@ export class Account {
   }
 
   #take(terms: AccountTerms): void {
+    const { limited, counted, reportAfterMs, revision } = terms;
+    if (revision < this.#book.revision) return;
     this.#port.heard(terms);
     this.#isKnown = true;
-    const { limited, counted, reportAfterMs } = terms;
-    this.#save({ ...this.#book, limited, counted, reportAfterMs, termsAtMs: Date.now() });
+    this.#save({ ...this.#book, limited, counted, reportAfterMs, revision, termsAtMs: Date.now() });
   }
 
   /** Where executions are counted, the tenant hears at once that there is one less. */

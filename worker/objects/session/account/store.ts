@@ -13,6 +13,7 @@ CREATE TABLE IF NOT EXISTS account (
 const NEWER_COLUMNS = [
   ['account', 'termsAtMs', 'INTEGER NOT NULL DEFAULT 0'],
   ['account', 'reportAfterMs', 'INTEGER NOT NULL DEFAULT 30000'],
+  ['account', 'revision', 'INTEGER NOT NULL DEFAULT 0'],
 ] as const;
 
 const RowSchema = z.object({
@@ -28,6 +29,8 @@ const RowSchema = z.object({
   termsAtMs: z.number(),
   /** How late a tenant without limits wants to hear what was used. */
   reportAfterMs: z.number(),
+  /** Of the terms. */
+  revision: z.number(),
 });
 export type AccountBook = z.infer<typeof RowSchema>;
 
@@ -47,8 +50,8 @@ export class AccountStore {
   save(book: AccountBook): void {
     this.#sql.exec(
       `INSERT OR REPLACE INTO account (id, executions, cpuMs, egressBytes, outputBytes, dueAtMs, limited, counted, termsAtMs,
-         reportAfterMs)
-       VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+         reportAfterMs, revision)
+       VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
       book.executions,
       book.cpuMs,
       book.egressBytes,
@@ -58,6 +61,7 @@ export class AccountStore {
       book.counted ? 1 : 0,
       book.termsAtMs,
       book.reportAfterMs,
+      book.revision,
     );
   }
 }

@@ -1,4 +1,5 @@
 /** What a session and its tenant tell each other of what is used. */
+import * as z from 'zod';
 
 /** Since the session began; each only grows. */
 export interface UsedTotals {
@@ -37,12 +38,13 @@ export interface WantedPlace {
 export type Wanted = WantedExecution | WantedPlace;
 
 /** What a session has to do about limits from now on. */
-export interface LimitTerms {
+export const LimitTermsSchema = z.strictObject({
   /** Whether every call has to be admitted by the tenant: something of it is limited. */
-  limited: boolean;
+  limited: z.boolean(),
   /** Whether the end of each call has to be told at once: executions are counted. */
-  counted: boolean;
-}
+  counted: z.boolean(),
+});
+export type LimitTerms = z.infer<typeof LimitTermsSchema>;
 
 /** How late a tenant without limits hears what was used … */
 export const REPORT_AFTER_MS = 30_000;
@@ -53,12 +55,18 @@ export function reportAfterMs(sessions: number): number {
   return Math.max(REPORT_AFTER_MS, Math.ceil((sessions * 1_000) / REPORTS_PER_S));
 }
 
-/** What a session has to do from now on. */
-export interface AccountTerms extends LimitTerms, WebhookTerms {
-  reportAfterMs: number;
-}
-
-export interface WebhookTerms {
+const WebhookTermsSchema = z.strictObject({
   /** Since when the tenant has webhooks: what happens is sent to them. Null where it has none. */
-  webhooksSinceMs: number | null;
-}
+  webhooksSinceMs: z.number().nullable(),
+});
+export type WebhookTerms = z.infer<typeof WebhookTermsSchema>;
+
+/** What a session has to do from now on. */
+export const AccountTermsSchema = z.strictObject({
+  ...LimitTermsSchema.shape,
+  ...WebhookTermsSchema.shape,
+  reportAfterMs: z.number(),
+  /** Rises whenever the others change but for what a larger number of sessions does: late ones do not undo newer ones. */
+  revision: z.number(),
+});
+export type AccountTerms = z.infer<typeof AccountTermsSchema>;

@@ -153,6 +153,13 @@ export class Ledger {
     };
   }
 
+  /** What sessions that may be at work have to do about limits, by their ids. */
+  termsAfter(sessionId: string | null, limit: number): (LimitTerms & { sessionId: string })[] {
+    return this.#store
+      .liveAfter(sessionId, limit)
+      .map((row) => ({ sessionId: row.session_id, ...this.terms(row.subject) }));
+  }
+
   report(tenant: string, { from, to }: { from: string; to: string }): UsageReport {
     const { sessions, suspended, open, reservedCpuMs, storageBytes } = this.#standing.tenant;
     return {

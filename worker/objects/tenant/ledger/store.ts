@@ -91,6 +91,18 @@ export class LedgerStore {
       .map((row) => AccountRowSchema.parse(row));
   }
 
+  /** Those that may be at work, by their ids. */
+  liveAfter(sessionId: string | null, limit: number): AccountRow[] {
+    return this.#sql
+      .exec(
+        "SELECT * FROM session_account WHERE state = 'live' AND session_id > ? ORDER BY session_id LIMIT ?",
+        sessionId ?? '',
+        limit,
+      )
+      .toArray()
+      .map((row) => AccountRowSchema.parse(row));
+  }
+
   putAccount(row: AccountRow): void {
     const columns = Object.keys(row);
     this.#sql.exec(

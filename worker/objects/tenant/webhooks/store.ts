@@ -19,10 +19,11 @@ export class WebhookFlagStore {
     return { webhooksSinceMs: row === undefined ? null : RowSchema.parse(row).since_ms };
   }
 
-  /** Since when stays, as long as there are any. */
-  set(has: boolean, nowMs: number): void {
-    if (has)
-      this.#sql.exec('INSERT INTO webhooks (id, since_ms) VALUES (1, ?) ON CONFLICT DO NOTHING', nowMs);
+  /** Since when stays, as long as there are any. True where that is news. */
+  set(has: boolean, nowMs: number): boolean {
+    if (has === (this.terms().webhooksSinceMs !== null)) return false;
+    if (has) this.#sql.exec('INSERT INTO webhooks (id, since_ms) VALUES (1, ?)', nowMs);
     else this.#sql.exec('DELETE FROM webhooks');
+    return true;
   }
 }
