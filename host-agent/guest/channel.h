@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <time.h>
 
+#include "descriptors.h"
 #include "keeper.h"
 #include "process_tree.h"
 #include "wire.h"
@@ -67,7 +68,6 @@ static uint8_t input_queues[MAX_CHANNELS][2][INPUT_QUEUE_BYTES];
 static pid_t marked_pids[MAX_CHANNELS][MAX_PROCESSES];
 static struct program programs[MAX_CHANNELS];
 static int event_pair[2];
-static int highest_fd = 16; /* at least what is opened before and beside the programs' pipes */
 static volatile sig_atomic_t child_ended;
 static long long now_ns;
 
@@ -75,15 +75,6 @@ static void update_clock(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   now_ns = now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
-static void close_fd(int *fd) {
-  if (*fd >= 0) close(*fd);
-  *fd = -1;
-}
-
-static void note_fd(int fd) {
-  if (fd > highest_fd) highest_fd = fd;
 }
 
 static uint32_t bytes_in_pipe(int fd) {

@@ -6,22 +6,15 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_PROCESSES 4096
+#include "process_stat.h"
 
-struct process {
-  pid_t pid;
-  pid_t parent;
-  pid_t group;
-  char state;
-  uint64_t start_ticks;
-};
+#define MAX_PROCESSES 4096
 
 /* Processes that existed at one moment. A pid in it that started later was reused and does not count. */
 struct mark {
@@ -62,33 +55,9 @@ static uint32_t list_pids(pid_t *pids) {
   }
 }
 
-static bool read_process(pid_t pid, struct process *process) {
-  char path[32];
-  char text[1024];
-  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  ssize_t got = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (got <= 0) return false;
-  text[got] = '\0';
-  /* The name, in parentheses, may itself hold parentheses and blanks: the fields start behind the last one. */
-  const char *fields = strrchr(text, ')');
-  int parent, group;
-  unsigned long long start_ticks;
-  if (fields == NULL ||
-      sscanf(fields + 1, " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-             &process->state, &parent, &group, &start_ticks) != 4)
-    return false;
-  process->pid = pid;
-  process->parent = (pid_t)parent;
-  process->group = (pid_t)group;
-  process->start_ticks = (uint64_t)start_ticks;
-  return true;
-}
-
 static void scan_processes(void) {
   uint32_t listed = list_pids(listed_pids);
+  drop_stat_files_but_of(listed_pids, listed);
   process_count = 0;
   scan_torn = false;
   for (uint32_t i = 0; i < listed; i++) {
@@ -98,6 +67,9 @@ static void scan_processes(void) {
       scan_torn = true;
   }
 }
+
+/* Keeps nothing of processes that have ended. */
+static void forget_ended(void) { drop_stat_files_but_of(listed_pids, list_pids(listed_pids)); }
 
 static const struct process *find_process(pid_t pid) {
   for (uint32_t i = 0; i < process_count; i++)
@@ -115,8 +87,6 @@ static bool descends_from(const struct process *process, pid_t ancestor) {
   scan_torn = true;
   return false;
 }
-
-static bool is_dead(const struct process *process) { return process->state == 'Z' || process->state == 'X'; }
 
 static void take_mark(struct mark *mark) {
   mark->count = list_pids(mark->pids);

@@ -27,6 +27,7 @@ static void stand_still(const uint8_t *payload, size_t length) {
   for (size_t at = 0; at + 4 <= length && held_count < MAX_CHANNELS; at += 4)
     held_channels[held_count++] = get_u32(payload + at);
   signal_held(SIGSTOP, SCOPE_PROCESS);
+  forget_ended();
   stands_still = true;
   send_frame(FRAME_STANDS_STILL, 0, NULL, 0);
 }

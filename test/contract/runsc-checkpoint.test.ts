@@ -1,5 +1,5 @@
 /** Checkpoints on real gVisor: what a sandbox is goes on in another one, of another host, and nothing is lost or doubled. */
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -13,12 +13,14 @@ import { silentProgress } from '../../host-agent/setup/step.ts';
 import { locations } from '../../scripts/locations.ts';
 import type { ToolName } from '../../shared/tool.ts';
 import { until } from '../e2e/until.ts';
-import { LIMITS, newSandboxId, python, shell } from './subject.ts';
+import { file, LIMITS, newSandboxId, python, shell } from './subject.ts';
 
 const GIB = 1024 ** 3;
 const SET_UP_TIMEOUT_MS = 600_000;
 const TEST_TIMEOUT_MS = 180_000;
 const CALL_TIMEOUT_MS = 60_000;
+/** What gVisor writes down of one process, at least. */
+const ROOM_OF_A_PROCESS_BYTES = 80_000;
 
 let directory: string;
 let imageDigest: string;
@@ -232,6 +234,24 @@ client.sendall(b'half')
       expect(inShell.stdout).toBe('/tmp green\nalive\n');
       expect(inShell.stateLost).toBe(false);
     }
+    await sandbox.destroy();
+  });
+
+  it('takes no more room for programs that have ended, however often it went on', {
+    timeout: TEST_TIMEOUT_MS,
+  }, async () => {
+    let sandbox = await start();
+    const sizes: number[] = [];
+    for (let round = 1; round <= 6; round += 1) {
+      await shell(sandbox, 'true');
+      await file(sandbox, { operation: 'list', path: '.' });
+      const taken = await checkpoint(sandbox);
+      await taken.end();
+      sizes.push((await stat(join(taken.imageDir, 'checkpoint.img'))).size);
+      sandbox = (await restore(1, taken, round, noOutput)).sandbox;
+    }
+    const [, first = Number.NaN] = sizes;
+    expect(sizes.at(-1)).toBeLessThan(first + ROOM_OF_A_PROCESS_BYTES);
     await sandbox.destroy();
   });
 
