@@ -86,3 +86,7 @@ export const CarriedShellSchema = z.strictObject({
     .nullable(),
 });
 export type CarriedShell = z.infer<typeof CarriedShellSchema>;
+
+/** Of the file tool: the server that waits for the next call. */
+export const CarriedFilesSchema = z.strictObject({ server: ChannelIdSchema.nullable() });
+export type CarriedFiles = z.infer<typeof CarriedFilesSchema>;

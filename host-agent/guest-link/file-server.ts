@@ -121,6 +121,23 @@ export class FileServer {
     return ready;
   }
 
+  /** One of a checkpoint that waits there for its next request. */
+  static adopt(link: GuestLink, channelId: number): FileServer | undefined {
+    let receive: (bytes: Uint8Array) => void = () => undefined;
+    const onControl = (bytes: Uint8Array): void => receive(bytes);
+    const channel = link.claim(channelId, { onControl, manualControl: true });
+    if (channel === undefined) return undefined;
+    const server = new FileServer(link, channel);
+    server.#ready.resolve(succeed(undefined));
+    receive = (bytes) => server.#receive(bytes);
+    return server;
+  }
+
+  /** Of one that has nothing to do, so that it can be adopted elsewhere. */
+  get idleChannelId(): number | null {
+    return this.#waiting === 0 && !this.#isBroken ? this.#channel.id : null;
+  }
+
   /** Gives the bytes in order; the guest waits while `onBytes` has not settled. */
   read(
     request: ReadRequest,

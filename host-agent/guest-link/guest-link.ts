@@ -23,7 +23,7 @@ export interface GuestPipes {
 }
 
 /** Who goes on with a program of a checkpoint, and hears it from then on. */
-export type ClaimOptions = Pick<SpawnOptions, 'onOutput' | 'onControl'>;
+export type ClaimOptions = Pick<SpawnOptions, 'onOutput' | 'onControl' | 'manualControl'>;
 
 export interface ForkOptions {
   readonly template: Channel;

@@ -2,7 +2,6 @@
 #ifndef SANDGATE_PROCESS_TREE_H
 #define SANDGATE_PROCESS_TREE_H
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>

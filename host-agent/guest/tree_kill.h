@@ -13,11 +13,18 @@ static struct {
   pid_t stopped[MAX_PROCESSES];
 } job;
 
+static void signal_program(const struct channel *channel, int number) {
+  struct process program;
+  if (channel->keeper <= 0 || channel->pid <= 0 || !read_process(channel->pid, &program)) return;
+  if (program.parent == channel->keeper && !is_dead(&program)) kill(program.pid, number);
+}
+
 /*
  * The program's own group is signalled as one, as a terminal does it: a child that is being forked meanwhile gets the
  * signal too. What left the group is looked up.
  */
 static void signal_channel(const struct channel *channel, int number, int scope) {
+  if (scope == SCOPE_PROCESS) return signal_program(channel, number);
   bool whole_group = scope == SCOPE_TREE && channel->pid > 0;
   if (whole_group) kill(-channel->pid, number);
   scan_processes();
@@ -25,9 +32,9 @@ static void signal_channel(const struct channel *channel, int number, int scope)
     const struct process *process = &processes[i];
     if (channel->keeper <= 0 || is_dead(process) || (whole_group && process->group == channel->pid)) continue;
     bool is_main = process->pid == channel->pid && process->parent == channel->keeper;
-    bool chosen = is_main || (scope != SCOPE_PROCESS && descends_from(process, channel->keeper) &&
-                              (scope == SCOPE_TREE || !existed_at(&channel->mark, process)));
-    if (chosen) kill(process->pid, number);
+    bool below = descends_from(process, channel->keeper) &&
+                 (scope == SCOPE_TREE || !existed_at(&channel->mark, process));
+    if (is_main || below) kill(process->pid, number);
   }
 }
 

@@ -242,6 +242,10 @@ client.sendall(b'half')
   }, async () => {
     let sandbox = await start();
     const sizes: number[] = [];
+    const servers = async (): Promise<string> =>
+      (await shell(sandbox, 'grep -lx files /proc/[0-9]*/comm')).stdout;
+    await file(sandbox, { operation: 'list', path: '.' });
+    const server = await servers();
     for (let round = 1; round <= 6; round += 1) {
       await shell(sandbox, 'true');
       await file(sandbox, { operation: 'list', path: '.' });
@@ -252,6 +256,8 @@ client.sendall(b'half')
     }
     const [, first = Number.NaN] = sizes;
     expect(sizes.at(-1)).toBeLessThan(first + ROOM_OF_A_PROCESS_BYTES);
+    expect(server).not.toBe('');
+    expect(await servers()).toBe(server);
     await sandbox.destroy();
   });
 

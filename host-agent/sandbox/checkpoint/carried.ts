@@ -1,7 +1,12 @@
 /** What a host knows of a sandbox at a checkpoint, beside what gVisor wrote: with both, another host goes on with it. */
 import * as z from 'zod';
 import { ToolNameSchema } from '../../../shared/tool.ts';
-import { CarriedKernelSchema, CarriedLinkSchema, CarriedShellSchema } from '../../guest-link/carried.ts';
+import {
+  CarriedFilesSchema,
+  CarriedKernelSchema,
+  CarriedLinkSchema,
+  CarriedShellSchema,
+} from '../../guest-link/carried.ts';
 import { CarriedProgramsSchema } from '../programs/carried.ts';
 import { FIRST_SANDBOX_USER, LAST_SANDBOX_USER } from '../spec.ts';
 
@@ -34,6 +39,7 @@ export const CarriedSandboxSchema = z.strictObject({
     node: CarriedKernelToolSchema,
     shell: CarriedShellSchema,
     run: CarriedShellSchema,
+    file: CarriedFilesSchema,
   }),
   programs: CarriedProgramsSchema,
   /** What runs: of each tool one at most. */

@@ -121,6 +121,7 @@ class Stillness {
           tools.node.settled(),
           tools.shell.settled(),
           tools.run.settled(),
+          tools.file.settled(),
           // A call of the file tool is short, and what is being stopped ends soon.
           ...this.#subject
             .runningCalls()
@@ -152,6 +153,7 @@ async function carry(subject: CheckpointSubject): Promise<CarriedSandbox> {
       node: tools.node.carry(),
       shell: await tools.shell.carry(),
       run: await tools.run.carry(),
+      file: tools.file.carry(),
     },
     programs: programs.carry(),
     calls: subject.runningCalls().map(({ tool, takesStdin, execution }) => ({

@@ -78,7 +78,8 @@ function adoptCalls(
   { sinkOf, programOf }: Pick<GoOn, 'sinkOf' | 'programOf'>,
 ): (RestoredCall & { execution: Execution })[] {
   const { link } = parts;
-  const { python, node, shell, run } = parts.tools;
+  const { python, node, shell, run, file } = parts.tools;
+  file.adopt(link, tools.file);
   const adopt: Record<ToolName, (io: ToolIo | undefined) => RunningTool | undefined> = {
     python: (io) => python.adopt(link, tools.python, io),
     node: (io) => node.adopt(link, tools.node, io),

@@ -2,7 +2,8 @@
 import { fromBase64, toBase64, utf8 } from '../../../shared/encoding.ts';
 import { MAX_ARGUMENTS_BYTES, MAX_FILE_READ_BYTES } from '../../../shared/limits.ts';
 import { type FileArguments, FileArgumentsSchema } from '../../../shared/tool.ts';
-import type { GuestFailure, GuestResult } from '../../guest-link/failure.ts';
+import type { CarriedFiles } from '../../guest-link/carried.ts';
+import { type GuestFailure, type GuestResult, succeed } from '../../guest-link/failure.ts';
 import { type FileEntry, FileServer, type FileStat } from '../../guest-link/file-server.ts';
 import type { GuestLink } from '../../guest-link/guest-link.ts';
 import { decodeUtf8, encodeContent } from './file-content.ts';
@@ -29,6 +30,8 @@ export class FileTool implements Tool {
   readonly #link: GuestLink;
   readonly #place: ToolPlace;
   #server: Promise<GuestResult<FileServer>> | undefined;
+  /** What `#server` resolved to. */
+  #ready: FileServer | undefined;
 
   constructor(link: GuestLink, place: ToolPlace) {
     this.#link = link;
@@ -48,10 +51,28 @@ export class FileTool implements Tool {
       stop: async () => {
         stopped.resolve(toolEnd({ status: 'interrupted' }));
         const server = await this.#server;
-        this.#server = undefined;
+        this.#forget();
         if (server?.ok === true) await server.value.dispose();
       },
     };
+  }
+
+  /** No server is starting any more when it resolves. */
+  async settled(): Promise<void> {
+    await this.#server;
+  }
+
+  /** How it stands; only while the guest stands still. */
+  carry(): CarriedFiles {
+    return { server: this.#ready?.idleChannelId ?? null };
+  }
+
+  /** Goes on from a checkpoint. */
+  adopt(link: GuestLink, carried: CarriedFiles): void {
+    const server = carried.server === null ? undefined : FileServer.adopt(link, carried.server);
+    if (server === undefined) return;
+    this.#ready = server;
+    this.#server = Promise.resolve(succeed(server));
   }
 
   async #perform(parsed: FileArguments): Promise<ToolEnd> {
@@ -171,7 +192,7 @@ export class FileTool implements Tool {
 
   /** A server that ended or talks nonsense is not asked again: the next call has a new one. */
   #failed(problem: GuestFailure, what: string): ToolEnd {
-    if (problem.reason === 'channel_ended' || problem.reason === 'protocol') this.#server = undefined;
+    if (problem.reason === 'channel_ended' || problem.reason === 'protocol') this.#forget();
     return fileFailureEnd(problem, what);
   }
 
@@ -185,8 +206,13 @@ export class FileTool implements Tool {
       ...this.#place,
       readyTimeoutMs: SERVER_READY_TIMEOUT_MS,
     });
-    if (!server.ok) this.#server = undefined;
+    if (server.ok) this.#ready = server.value;
+    else this.#forget();
     return server;
+  }
+
+  #forget(): void {
+    this.#server = this.#ready = undefined;
   }
 }
 
