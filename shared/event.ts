@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { ApprovalStatusSchema } from './approval.ts';
 import { InnerCallIdSchema, ProgramIdSchema } from './code-mode.ts';
+import { compiled } from './compiled-schema.ts';
 import {
   EventIdSchema,
   ExecutionIdSchema,
@@ -103,21 +104,23 @@ const numbered = <Type extends string, Data extends z.ZodType>(type: Type, data:
 const unnumbered = <Type extends string, Data extends z.ZodType>(type: Type, data: Data) =>
   z.object({ ...HEAD, type: z.literal(type), data });
 
-export const SessionEventSchema = z.discriminatedUnion('type', [
-  numbered('session.created', SESSION_EVENT_DATA['session.created']),
-  numbered('session.paused', SESSION_EVENT_DATA['session.paused']),
-  numbered('session.resumed', SESSION_EVENT_DATA['session.resumed']),
-  numbered('session.suspended', SESSION_EVENT_DATA['session.suspended']),
-  numbered('session.migrated', SESSION_EVENT_DATA['session.migrated']),
-  numbered('session.error', SESSION_EVENT_DATA['session.error']),
-  numbered('session.destroyed', SESSION_EVENT_DATA['session.destroyed']),
-  numbered('execution.accepted', SESSION_EVENT_DATA['execution.accepted']),
-  numbered('execution.finished', SESSION_EVENT_DATA['execution.finished']),
-  numbered('approval.waiting', SESSION_EVENT_DATA['approval.waiting']),
-  numbered('approval.decided', SESSION_EVENT_DATA['approval.decided']),
-  numbered('snapshot.created', SESSION_EVENT_DATA['snapshot.created']),
-  numbered('program.waiting', SESSION_EVENT_DATA['program.waiting']),
-]);
+export const SessionEventSchema = compiled(
+  z.discriminatedUnion('type', [
+    numbered('session.created', SESSION_EVENT_DATA['session.created']),
+    numbered('session.paused', SESSION_EVENT_DATA['session.paused']),
+    numbered('session.resumed', SESSION_EVENT_DATA['session.resumed']),
+    numbered('session.suspended', SESSION_EVENT_DATA['session.suspended']),
+    numbered('session.migrated', SESSION_EVENT_DATA['session.migrated']),
+    numbered('session.error', SESSION_EVENT_DATA['session.error']),
+    numbered('session.destroyed', SESSION_EVENT_DATA['session.destroyed']),
+    numbered('execution.accepted', SESSION_EVENT_DATA['execution.accepted']),
+    numbered('execution.finished', SESSION_EVENT_DATA['execution.finished']),
+    numbered('approval.waiting', SESSION_EVENT_DATA['approval.waiting']),
+    numbered('approval.decided', SESSION_EVENT_DATA['approval.decided']),
+    numbered('snapshot.created', SESSION_EVENT_DATA['snapshot.created']),
+    numbered('program.waiting', SESSION_EVENT_DATA['program.waiting']),
+  ]),
+);
 export type SessionEvent = z.infer<typeof SessionEventSchema>;
 
 /** Body of a message. */

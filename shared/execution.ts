@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { ApprovalSchema } from './approval.ts';
 import { CallbackSchema } from './callback.ts';
+import { compiled } from './compiled-schema.ts';
 import { EnvelopeSchema } from './dsse.ts';
 import { ExecutionIdSchema, SessionIdSchema, Sha256Schema } from './ids.ts';
 import { ExecutionStatusSchema } from './lifecycle.ts';
@@ -9,21 +10,23 @@ import { DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS } from './limits.ts';
 import { RollbackPolicySchema } from './rollback.ts';
 
 /** Body of `POST /v1/sessions/{id}/execute`. `arguments` is checked against the tool's own schema afterwards. */
-export const ExecuteSchema = z.strictObject({
-  tool_name: z.string().min(1).max(128),
-  arguments: z.record(z.string(), z.unknown()).default({}),
-  timeout_ms: z.int().min(1).max(MAX_TIMEOUT_MS).default(DEFAULT_TIMEOUT_MS),
-  stream: z.boolean().default(false),
-  detach: z.boolean().default(false),
-  callback: CallbackSchema.optional().describe('Only with `detach`: is told when the execution has ended.'),
-  /** Whether standard input stays open to be written to; by default only where the call streams or is detached. */
-  stdin: z.boolean().optional(),
-  /** How `stdout` and `stderr` are given: text with U+FFFD for bytes that are not UTF-8, or base64. */
-  encoding: z.enum(['utf-8', 'base64']).default('utf-8'),
-  rollback: RollbackPolicySchema.optional().describe(
-    '`on_failure`: the call runs alone, and where it ends as failed, timeout, oom or crashed the session is as it was before it. By default what the session says.',
-  ),
-});
+export const ExecuteSchema = compiled(
+  z.strictObject({
+    tool_name: z.string().min(1).max(128),
+    arguments: z.record(z.string(), z.unknown()).default({}),
+    timeout_ms: z.int().min(1).max(MAX_TIMEOUT_MS).default(DEFAULT_TIMEOUT_MS),
+    stream: z.boolean().default(false),
+    detach: z.boolean().default(false),
+    callback: CallbackSchema.optional().describe('Only with `detach`: is told when the execution has ended.'),
+    /** Whether standard input stays open to be written to; by default only where the call streams or is detached. */
+    stdin: z.boolean().optional(),
+    /** How `stdout` and `stderr` are given: text with U+FFFD for bytes that are not UTF-8, or base64. */
+    encoding: z.enum(['utf-8', 'base64']).default('utf-8'),
+    rollback: RollbackPolicySchema.optional().describe(
+      '`on_failure`: the call runs alone, and where it ends as failed, timeout, oom or crashed the session is as it was before it. By default what the session says.',
+    ),
+  }),
+);
 export type Execute = z.infer<typeof ExecuteSchema>;
 
 export const StreamNameSchema = z.enum(['stdout', 'stderr']);

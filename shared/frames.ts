@@ -4,6 +4,7 @@
  */
 import * as z from 'zod';
 import { PROGRAM_UP_FRAMES } from './code-mode.ts';
+import { compiled } from './compiled-schema.ts';
 import { EnvelopeSchema } from './dsse.ts';
 import { concatBytes, utf8 } from './encoding.ts';
 import { failure, type Outcome, success } from './errors.ts';
@@ -75,126 +76,130 @@ export const CommandFrameSchema = z.strictObject({
 });
 
 /** Edge to host on a session link. */
-export const SessionLinkDownSchema = z.discriminatedUnion('type', [
-  ChallengeFrameSchema,
-  z.strictObject({
-    type: z.literal('welcome'),
-    epoch: Epoch,
-    /** Highest sequence number of this stream that the edge has kept; 0 for a new stream. */
-    acked_seq: z.int().min(0),
-    window_bytes: z.int().min(1),
-    protocol: AgreedProtocol,
-  }),
-  /**
-   * Everything up to `seq` is kept and need not be sent again; it also gives that credit back. Beyond it, the same holds
-   * for what is not of the executions in `held`, whose readers are slow; only a host that has `lanes` is told so.
-   */
-  z.strictObject({
-    type: z.literal('ack'),
-    epoch: Epoch,
-    seq: z.int().min(0),
-    beyond: z.strictObject({ seq: Seq, held: z.array(ExecutionIdSchema).min(1).max(16) }).optional(),
-  }),
-  CommandFrameSchema,
-  /** The session has a higher epoch or is gone: the host ends this sandbox. */
-  z.strictObject({ type: z.literal('fenced'), epoch: z.int().min(0) }),
-  ...TRANSFER_DOWN_SCHEMAS,
-]);
+export const SessionLinkDownSchema = compiled(
+  z.discriminatedUnion('type', [
+    ChallengeFrameSchema,
+    z.strictObject({
+      type: z.literal('welcome'),
+      epoch: Epoch,
+      /** Highest sequence number of this stream that the edge has kept; 0 for a new stream. */
+      acked_seq: z.int().min(0),
+      window_bytes: z.int().min(1),
+      protocol: AgreedProtocol,
+    }),
+    /**
+     * Everything up to `seq` is kept and need not be sent again; it also gives that credit back. Beyond it, the same holds
+     * for what is not of the executions in `held`, whose readers are slow; only a host that has `lanes` is told so.
+     */
+    z.strictObject({
+      type: z.literal('ack'),
+      epoch: Epoch,
+      seq: z.int().min(0),
+      beyond: z.strictObject({ seq: Seq, held: z.array(ExecutionIdSchema).min(1).max(16) }).optional(),
+    }),
+    CommandFrameSchema,
+    /** The session has a higher epoch or is gone: the host ends this sandbox. */
+    z.strictObject({ type: z.literal('fenced'), epoch: z.int().min(0) }),
+    ...TRANSFER_DOWN_SCHEMAS,
+  ]),
+);
 export type SessionLinkDown = z.infer<typeof SessionLinkDownSchema>;
 
 const Sequenced = z.strictObject({ epoch: Epoch, seq: Seq });
 const OfExecution = Sequenced.extend({ execution_id: ExecutionIdSchema });
 
 /** Host to edge on a session link. All but `proof`, `hello` and those of transfers are numbered and kept until acknowledged. */
-export const SessionLinkUpSchema = z.discriminatedUnion('type', [
-  ProofFrameSchema,
-  z.strictObject({
-    type: z.literal('hello'),
-    protocol: z.int(),
-    session_id: SessionIdSchema,
-    epoch: Epoch,
-    /** Names one sequence of frames; a restarted host begins a new one. */
-    stream_id: z.string().regex(/^lnk_[A-Za-z0-9_-]{22}$/),
-    /** It runs executions of different tools at the same time. Without it, it runs one after the other. */
-    lanes: z.literal(true).optional(),
-  }),
-  Sequenced.extend({
-    type: z.literal('ready'),
-    sandbox_id: z.string().max(128),
-    image: ImageDigestSchema,
-    runsc_version: z.string().max(64),
-    runsc_platform: z.string().max(64),
-    /** The snapshot that the sandbox was made of. */
-    snapshot_id: SnapshotIdSchema.optional(),
-  }),
-  Sequenced.extend({
-    type: z.literal('started'),
-    execution_id: ExecutionIdSchema,
-    grant_jti: z.string(),
-    started_at: z.iso.datetime(),
-  }),
-  /** Payload: bytes of the stream from `offset` on. Cut at UTF-8 character edges where the bytes are UTF-8. */
-  Sequenced.extend({
-    type: z.literal('output'),
-    execution_id: ExecutionIdSchema,
-    stream: StreamNameSchema,
-    offset: z.int().min(0),
-  }),
-  /**
-   * Sent before `finished` when a stream was longer than the inline head: payload is a piece of its last bytes,
-   * from `offset` on.
-   */
-  Sequenced.extend({
-    type: z.literal('tail'),
-    execution_id: ExecutionIdSchema,
-    stream: StreamNameSchema,
-    offset: z.int().min(0),
-  }),
-  /** A piece of `value` (text), `structured` (JSON) or of rich result number `index`; `last` completes it. */
-  Sequenced.extend({
-    type: z.literal('part'),
-    execution_id: ExecutionIdSchema,
-    field: z.enum(['value', 'structured', 'result']),
-    index: z.int().min(0).max(255),
-    mime: z.string().max(128),
-    last: z.boolean(),
-  }),
-  /** How many bytes of its input the program, or the host in its stead, has taken so far: a total, never less. */
-  Sequenced.extend({
-    type: z.literal('stdin_taken'),
-    execution_id: ExecutionIdSchema,
-    bytes: z.int().min(1),
-  }),
-  Sequenced.extend({
-    type: z.literal('finished'),
-    execution_id: ExecutionIdSchema,
-    outcome: ExecutionOutcomeSchema,
-    receipt: EnvelopeSchema,
-  }),
-  /** A grant was refused. Of an `execute` grant the execution ends as `refused`; nothing ran. */
-  Sequenced.extend({
-    type: z.literal('refused'),
-    execution_id: ExecutionIdSchema.nullable(),
-    grant_jti: z.string().nullable(),
-    code: z.string().max(64),
-    detail: z.string().max(1024),
-  }),
-  /** The sandbox is gone, and with it what the session kept in memory and files. */
-  Sequenced.extend({
-    type: z.literal('sandbox_lost'),
-    /** `lease_lost`: the host could not reach the edge for so long that it ended the sandbox itself. */
-    reason: z.enum(['oom', 'crashed', 'host_restarted', 'destroyed', 'lease_lost']),
-  }),
-  Sequenced.extend(SNAPSHOT_UP_FRAMES.paused),
-  Sequenced.extend(SNAPSHOT_UP_FRAMES.resumed),
-  Sequenced.extend(SNAPSHOT_UP_FRAMES.suspended),
-  Sequenced.extend(SNAPSHOT_UP_FRAMES.suspend_failed),
-  OfExecution.extend(PROGRAM_UP_FRAMES.tool_call),
-  OfExecution.extend(PROGRAM_UP_FRAMES.tool_result_taken),
-  OfExecution.extend(PROGRAM_UP_FRAMES.waiting),
-  OfExecution.extend(PROGRAM_UP_FRAMES.continued),
-  ...TRANSFER_UP_SCHEMAS,
-]);
+export const SessionLinkUpSchema = compiled(
+  z.discriminatedUnion('type', [
+    ProofFrameSchema,
+    z.strictObject({
+      type: z.literal('hello'),
+      protocol: z.int(),
+      session_id: SessionIdSchema,
+      epoch: Epoch,
+      /** Names one sequence of frames; a restarted host begins a new one. */
+      stream_id: z.string().regex(/^lnk_[A-Za-z0-9_-]{22}$/),
+      /** It runs executions of different tools at the same time. Without it, it runs one after the other. */
+      lanes: z.literal(true).optional(),
+    }),
+    Sequenced.extend({
+      type: z.literal('ready'),
+      sandbox_id: z.string().max(128),
+      image: ImageDigestSchema,
+      runsc_version: z.string().max(64),
+      runsc_platform: z.string().max(64),
+      /** The snapshot that the sandbox was made of. */
+      snapshot_id: SnapshotIdSchema.optional(),
+    }),
+    Sequenced.extend({
+      type: z.literal('started'),
+      execution_id: ExecutionIdSchema,
+      grant_jti: z.string(),
+      started_at: z.iso.datetime(),
+    }),
+    /** Payload: bytes of the stream from `offset` on. Cut at UTF-8 character edges where the bytes are UTF-8. */
+    Sequenced.extend({
+      type: z.literal('output'),
+      execution_id: ExecutionIdSchema,
+      stream: StreamNameSchema,
+      offset: z.int().min(0),
+    }),
+    /**
+     * Sent before `finished` when a stream was longer than the inline head: payload is a piece of its last bytes,
+     * from `offset` on.
+     */
+    Sequenced.extend({
+      type: z.literal('tail'),
+      execution_id: ExecutionIdSchema,
+      stream: StreamNameSchema,
+      offset: z.int().min(0),
+    }),
+    /** A piece of `value` (text), `structured` (JSON) or of rich result number `index`; `last` completes it. */
+    Sequenced.extend({
+      type: z.literal('part'),
+      execution_id: ExecutionIdSchema,
+      field: z.enum(['value', 'structured', 'result']),
+      index: z.int().min(0).max(255),
+      mime: z.string().max(128),
+      last: z.boolean(),
+    }),
+    /** How many bytes of its input the program, or the host in its stead, has taken so far: a total, never less. */
+    Sequenced.extend({
+      type: z.literal('stdin_taken'),
+      execution_id: ExecutionIdSchema,
+      bytes: z.int().min(1),
+    }),
+    Sequenced.extend({
+      type: z.literal('finished'),
+      execution_id: ExecutionIdSchema,
+      outcome: ExecutionOutcomeSchema,
+      receipt: EnvelopeSchema,
+    }),
+    /** A grant was refused. Of an `execute` grant the execution ends as `refused`; nothing ran. */
+    Sequenced.extend({
+      type: z.literal('refused'),
+      execution_id: ExecutionIdSchema.nullable(),
+      grant_jti: z.string().nullable(),
+      code: z.string().max(64),
+      detail: z.string().max(1024),
+    }),
+    /** The sandbox is gone, and with it what the session kept in memory and files. */
+    Sequenced.extend({
+      type: z.literal('sandbox_lost'),
+      /** `lease_lost`: the host could not reach the edge for so long that it ended the sandbox itself. */
+      reason: z.enum(['oom', 'crashed', 'host_restarted', 'destroyed', 'lease_lost']),
+    }),
+    Sequenced.extend(SNAPSHOT_UP_FRAMES.paused),
+    Sequenced.extend(SNAPSHOT_UP_FRAMES.resumed),
+    Sequenced.extend(SNAPSHOT_UP_FRAMES.suspended),
+    Sequenced.extend(SNAPSHOT_UP_FRAMES.suspend_failed),
+    OfExecution.extend(PROGRAM_UP_FRAMES.tool_call),
+    OfExecution.extend(PROGRAM_UP_FRAMES.tool_result_taken),
+    OfExecution.extend(PROGRAM_UP_FRAMES.waiting),
+    OfExecution.extend(PROGRAM_UP_FRAMES.continued),
+    ...TRANSFER_UP_SCHEMAS,
+  ]),
+);
 export type SessionLinkUp = z.infer<typeof SessionLinkUpSchema>;
 export type SequencedUp = Extract<SessionLinkUp, { seq: number }>;
 export type TransferUp = Extract<SessionLinkUp, { transfer_id: string }>;

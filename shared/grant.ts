@@ -3,6 +3,7 @@
  * execution, tool, payload hash, limits and image, so that none can be used for anything else.
  */
 import * as z from 'zod';
+import { compiled } from './compiled-schema.ts';
 import { fromBase64Url, toBase64Url, utf8 } from './encoding.ts';
 import { type Failure, failure, type Outcome, success } from './errors.ts';
 import {
@@ -56,33 +57,35 @@ export const GrantLimitsSchema = ResourceLimitsSchema.extend({
   timeout_ms: z.int().min(1).max(MAX_TIMEOUT_MS),
 });
 
-export const GrantClaimsSchema = z.strictObject({
-  /** Origin of the edge. */
-  iss: z.string().min(1),
-  aud: z.string().regex(/^host:hst_[A-Za-z0-9_-]{22}$/),
-  sub: z.string().min(1),
-  tenant: TenantSchema,
-  sid: SessionIdSchema,
-  epoch: z.int().min(1),
-  /** Rises with each grant of a session. */
-  seq: z.int().min(1),
-  act: GrantActSchema,
-  exec: ExecutionIdSchema.nullable(),
-  tool: z.string().nullable(),
-  tool_version: z.string().nullable(),
-  relay: RelaySchema.nullable(),
-  /** Whether the input of the execution stays open for `stdin` grants; closed, a program reads its end at once. */
-  stdin: z.boolean().nullable(),
-  /** SHA-256 of the payload bytes that travel with the grant: arguments, sandbox configuration or stdin. */
-  args_sha256: Sha256Schema,
-  image: ImageDigestSchema,
-  limits: GrantLimitsSchema,
-  /** The way out: `none`, or the digest of the session's network, which an attach grant carries. */
-  egress: z.union([z.literal('none'), Sha256Schema]),
-  jti: z.string().regex(/^jti_[A-Za-z0-9_-]{22}$/),
-  iat: z.int(),
-  exp: z.int(),
-});
+export const GrantClaimsSchema = compiled(
+  z.strictObject({
+    /** Origin of the edge. */
+    iss: z.string().min(1),
+    aud: z.string().regex(/^host:hst_[A-Za-z0-9_-]{22}$/),
+    sub: z.string().min(1),
+    tenant: TenantSchema,
+    sid: SessionIdSchema,
+    epoch: z.int().min(1),
+    /** Rises with each grant of a session. */
+    seq: z.int().min(1),
+    act: GrantActSchema,
+    exec: ExecutionIdSchema.nullable(),
+    tool: z.string().nullable(),
+    tool_version: z.string().nullable(),
+    relay: RelaySchema.nullable(),
+    /** Whether the input of the execution stays open for `stdin` grants; closed, a program reads its end at once. */
+    stdin: z.boolean().nullable(),
+    /** SHA-256 of the payload bytes that travel with the grant: arguments, sandbox configuration or stdin. */
+    args_sha256: Sha256Schema,
+    image: ImageDigestSchema,
+    limits: GrantLimitsSchema,
+    /** The way out: `none`, or the digest of the session's network, which an attach grant carries. */
+    egress: z.union([z.literal('none'), Sha256Schema]),
+    jti: z.string().regex(/^jti_[A-Za-z0-9_-]{22}$/),
+    iat: z.int(),
+    exp: z.int(),
+  }),
+);
 export type GrantClaims = z.infer<typeof GrantClaimsSchema>;
 
 /** Payload of an `attach` grant. */
