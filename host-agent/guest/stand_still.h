@@ -5,6 +5,7 @@
 #ifndef SANDGATE_STAND_STILL_H
 #define SANDGATE_STAND_STILL_H
 
+#include "proc_entries.h"
 #include "tree_kill.h"
 
 #define GO_ON_AS_COPY 1 /* this is a copy: what is random must become its own */
@@ -28,6 +29,7 @@ static void stand_still(const uint8_t *payload, size_t length) {
     held_channels[held_count++] = get_u32(payload + at);
   signal_held(SIGSTOP, SCOPE_PROCESS);
   forget_ended();
+  forget_looked_up();
   stands_still = true;
   send_frame(FRAME_STANDS_STILL, 0, NULL, 0);
 }

@@ -261,6 +261,22 @@ client.sendall(b'half')
     await sandbox.destroy();
   });
 
+  it('takes no more room for programs that looked into /proc, once they have ended', {
+    timeout: TEST_TIMEOUT_MS,
+  }, async () => {
+    const sandbox = await start();
+    const first = await checkpoint(sandbox);
+    await first.goOn();
+    await shell(sandbox, 'for i in $(seq 200); do ls -l /proc/self/fd; cat /proc/self/stat; done >/dev/null');
+    const second = await checkpoint(sandbox);
+    await second.goOn();
+    const size = async ({ imageDir }: { imageDir: string }): Promise<number> =>
+      (await stat(join(imageDir, 'checkpoint.img'))).size;
+    const [sizeBefore, sizeAfter] = [await size(first), await size(second)];
+    expect(sizeAfter).toBeLessThan(sizeBefore + 10 * ROOM_OF_A_PROCESS_BYTES);
+    await sandbox.destroy();
+  });
+
   it('goes on with a python cell that runs, without a line lost or told twice', {
     timeout: TEST_TIMEOUT_MS,
   }, async () => {
