@@ -6,6 +6,7 @@ import type { ArtifactsPort } from './objects/artifacts/port.ts';
 import type { AuditPort } from './objects/audit/port.ts';
 import type { CataloguePort } from './objects/catalogue/port.ts';
 import type { HostPort } from './objects/host/port.ts';
+import type { KeyedCallPort } from './objects/keyed-call/port.ts';
 import type { McpCallsPort } from './objects/mcp-calls/port.ts';
 import type { ObjectNamespace } from './objects/namespace.ts';
 import type { PoolPort } from './objects/pool/port.ts';
@@ -41,6 +42,7 @@ export interface Env {
   AUDIT: ObjectNamespace<AuditPort>;
   /** Used proofs of possession, by the thumbprint of their key. */
   PROOFS: ObjectNamespace<ProofsPort>;
+  KEYED_CALL: ObjectNamespace<KeyedCallPort>;
   REPAIR: ObjectNamespace<RepairPort>;
   WEBHOOKS: ObjectNamespace<WebhooksPort>;
   /** What is to be told to webhooks and callbacks. */

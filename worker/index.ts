@@ -9,6 +9,7 @@ export { ArtifactsObject } from './objects/artifacts/object.ts';
 export { AuditObject } from './objects/audit/object.ts';
 export { CatalogueObject } from './objects/catalogue/object.ts';
 export { HostObject } from './objects/host/object.ts';
+export { KeyedCallObject } from './objects/keyed-call/object.ts';
 export { McpCallsObject } from './objects/mcp-calls/object.ts';
 export { PoolObject } from './objects/pool/object.ts';
 export { ProofsObject } from './objects/proofs/object.ts';

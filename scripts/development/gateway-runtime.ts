@@ -22,6 +22,7 @@ const DURABLE_OBJECTS = {
   AUDIT: 'AuditObject',
   REPAIR: 'RepairObject',
   PROOFS: 'ProofsObject',
+  KEYED_CALL: 'KeyedCallObject',
   WEBHOOKS: 'WebhooksObject',
 };
 

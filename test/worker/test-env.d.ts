@@ -10,6 +10,7 @@ type ObjectBindings = Pick<
   | 'SNAPSHOT_INDEX'
   | 'APPROVALS'
   | 'PROOFS'
+  | 'KEYED_CALL'
   | 'SOURCE'
   | 'CATALOGUE'
   | 'ARTIFACTS'
@@ -32,6 +33,7 @@ declare namespace Cloudflare {
     WORKFLOW: WorkerEnv['WORKFLOW'] & DurableObjectNamespace;
     APPROVALS: WorkerEnv['APPROVALS'] & DurableObjectNamespace;
     PROOFS: WorkerEnv['PROOFS'] & DurableObjectNamespace;
+    KEYED_CALL: WorkerEnv['KEYED_CALL'] & DurableObjectNamespace;
     TEST_ISSUER_KEYS: string;
   }
   interface GlobalProps {

@@ -95,8 +95,7 @@ async function run(
   const idempotency = await keyOf(options, { name, args, timeout_ms }, context);
   if (session_id === undefined && resolved.performance !== undefined) {
     const { performance, finish } = resolved;
-    const keyPath = 'arguments.idempotency_key';
-    const call = await loneCall(exchange, { performance, finish, idempotency, keyPath });
+    const call = await loneCall(exchange, { performance, finish, idempotency });
     return success(await call.run(context.signal, onProgress));
   }
   const attendIn = (session: OwnSession, stop: 'call' | 'session') => {

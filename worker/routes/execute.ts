@@ -8,7 +8,7 @@ import type { Scope } from '../../shared/scopes.ts';
 import { CreateSessionSchema } from '../../shared/session.ts';
 import { BUILT_IN_TOOLS } from '../../shared/tool.ts';
 import { EVENT_STREAM_MEDIA_TYPE, invalid } from '../middleware/body.ts';
-import { IDEMPOTENCY_KEY_HEADER, type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
+import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { type ResolvedCall, resolveCall } from '../tools/resolve-call.ts';
 import { askApproval } from './approved-call.ts';
@@ -91,19 +91,13 @@ const OneCallSchema = ExecuteSchema.omit({ detach: true, rollback: true, callbac
     .shape,
 );
 
-const ONCE_IN_A_SESSION =
-  'Refused where the tool is one of kind `http` or `mcp`: it runs once for a key in a session only.';
-
 const executeOnce = defineRoute({
   method: 'POST',
   path: '/v1/execute',
   operationId: 'executeOnce',
   summary: 'Call a tool in a session of its own that ends with the call',
   access: { kind: 'tenant', scopes: ['sessions:write'], anyScope: TOOL_SCOPES },
-  headers: {
-    'Idempotency-Key': `${IDEMPOTENCY_HEADER_DOC['Idempotency-Key']} ${ONCE_IN_A_SESSION}`,
-    Accept: '`text/event-stream` for a stream of events.',
-  },
+  headers: { ...IDEMPOTENCY_HEADER_DOC, Accept: '`text/event-stream` for a stream of events.' },
   body: OneCallSchema,
   answers: { 200: EXECUTED },
   errors: [...EXECUTE_ERRORS, ...CREATE_ERRORS],
@@ -131,10 +125,10 @@ async function runOnce(
   const body = withMode(exchange.request, { ...asked, detach: false });
   const input = { resolved, body, idempotency };
   if (resolved.performance !== undefined) {
-    const { signal } = exchange.request;
     const { performance, finish } = resolved;
-    const keyPath = `header.${IDEMPOTENCY_KEY_HEADER}`;
-    const call = await loneCall(exchange, { performance, finish, idempotency, keyPath });
+    // With a key whoever asks again gets what came of it, so a client that goes away stops nothing.
+    const signal = idempotency === null ? exchange.request.signal : new AbortController().signal;
+    const call = await loneCall(exchange, { performance, finish, idempotency });
     if (!body.stream) return success(reply(200, await call.run(signal)));
     const feed = new ProgressFeed();
     const ended = endOf(exchange, call.run(signal, feed.report));

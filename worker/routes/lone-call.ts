@@ -1,18 +1,20 @@
 /**
- * A call that the gateway makes in no session: its answer has a receipt that is a chain of one. Nothing of it is kept, so
- * no repeated call could be given its answer, and a key that asks for that is refused.
+ * A call that the gateway makes in no session: its answer has a receipt that is a chain of one. It is kept only with a
+ * key, in an object of its own, so that a repeated call gets the answer of the first.
  */
 import type { Execution } from '../../shared/execution.ts';
 import { newId, newSessionId } from '../../shared/ids.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
 import { FIRST_PREVIOUS_SHA256 } from '../../shared/receipt.ts';
-import { invalid } from '../middleware/body.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
+import { unwrap } from '../middleware/refusal.ts';
 import type { MadeCall } from '../objects/session/edge-receipts/made.ts';
 import { edgeReceiptFacts, signEdgeReceipt } from '../objects/session/edge-receipts/receipt.ts';
 import type { OnEdgeProgress } from '../tools/edge-execution.ts';
 import { givenBy, givenText } from '../tools/given.ts';
 import type { EdgePerformance } from '../tools/performance.ts';
+import { keyedCalls, SAFE } from './object-calls.ts';
+import { reservedId } from './reserved-id.ts';
 import type { Exchange } from './route.ts';
 
 export interface LoneCall {
@@ -26,21 +28,21 @@ export interface LoneCallInput {
   /** The result as the tool promises it, or said to be otherwise. */
   finish: (execution: Execution) => Execution;
   idempotency: Idempotency | null;
-  /** Where the caller gave the key. */
-  keyPath: string;
 }
 
 export async function loneCall(
-  { configuration, principal }: Exchange<'tenant'>,
-  { performance, finish, idempotency, keyPath }: LoneCallInput,
+  exchange: Exchange<'tenant'>,
+  { performance, finish, idempotency }: LoneCallInput,
 ): Promise<LoneCall> {
-  if (idempotency !== null) {
-    const expected = 'nothing: the gateway makes this call itself, and once for a key only in a session';
-    throw invalid([{ path: keyPath, expected }]);
-  }
+  const { configuration, principal } = exchange;
   const { tenant } = principal;
   // The id of a session that nothing was made for: the answer is the same as of any other call.
-  const sessionId = await newSessionId(configuration.tagKey, tenant);
+  const newest = await newSessionId(configuration.tagKey, tenant);
+  if (idempotency !== null) {
+    const sessionId = await reservedId(exchange, idempotency, newest);
+    return keyedCall(exchange, { performance, finish, sessionId });
+  }
+  const sessionId = newest;
   const ids = { sessionId, executionId: newId('exe') };
   const { execution, made } = await performance.begun(ids);
   const place = { tenant, sessionId, seq: 1, previousSha256: FIRST_PREVIOUS_SHA256 };
@@ -52,6 +54,28 @@ export async function loneCall(
       if (said === undefined) return ended;
       const { envelope } = await signEdgeReceipt(configuration, place, said);
       return { ...ended, receipt: envelope };
+    },
+  };
+}
+
+/** One that was made before has ended: it is not made again. */
+async function keyedCall(
+  { env, principal }: Exchange<'tenant'>,
+  { performance, finish, sessionId }: Omit<LoneCallInput, 'idempotency'> & { sessionId: string },
+): Promise<LoneCall> {
+  const place = { tenant: principal.tenant, sessionId };
+  const kept = keyedCalls(env, place);
+  const ids = { sessionId, executionId: newId('exe') };
+  const call = { ...(await performance.begun(ids)), timeoutMs: performance.timeoutMs };
+  const former = unwrap(await kept((stub) => stub.begin(place, call), SAFE));
+  if (former !== null) return { execution: former, run: async () => former };
+  return {
+    execution: call.execution,
+    run: async (signal, onProgress) => {
+      const ended = finish(await performance.run(ids, signal, onProgress));
+      // The answer is given also where it could not be kept: then a repeated call reads as unknown, and has no receipt.
+      const told = await kept((stub) => stub.end(ended), SAFE).catch(() => undefined);
+      return { ...ended, receipt: told?.ok === true ? told.value : null };
     },
   };
 }

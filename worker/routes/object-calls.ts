@@ -8,6 +8,7 @@ import type { ApprovalsPort } from '../objects/approvals/port.ts';
 import type { ArtifactsPort } from '../objects/artifacts/port.ts';
 import type { CataloguePort } from '../objects/catalogue/port.ts';
 import type { HostPort } from '../objects/host/port.ts';
+import type { KeyedCallPlace, KeyedCallPort } from '../objects/keyed-call/port.ts';
 import type { PoolPort } from '../objects/pool/port.ts';
 import type { ProofsPort } from '../objects/proofs/port.ts';
 import type { RepairPort } from '../objects/repair/port.ts';
@@ -35,6 +36,12 @@ export function sessionCalls(env: Env, tenant: string, sessionId: string): Objec
 
 export function tenantCalls(env: Env, tenant: string): ObjectCalls<TenantPort> {
   return (method, about) => callObject(() => method(env.TENANT.getByName(tenant)), about);
+}
+
+/** Only for a session id that the tenant has reserved for a key. */
+export function keyedCalls(env: Env, { tenant, sessionId }: KeyedCallPlace): ObjectCalls<KeyedCallPort> {
+  const name = sessionObjectName(tenant, sessionId);
+  return (method, about) => callObject(() => method(env.KEYED_CALL.getByName(name)), about);
 }
 
 /** Only for keys that a verified token is bound to. */

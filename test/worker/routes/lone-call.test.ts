@@ -1,11 +1,16 @@
-/** Calls that the gateway makes in no session: what there is of them is in the answer alone. */
+/** Calls that the gateway makes in no session: what there is of them is in the answer, and kept for a key. */
+import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import * as z from 'zod';
 import { sha256Hex } from '../../../shared/digest.ts';
 import { verifyEdgeReceipt } from '../../../shared/edge-receipt-verify.ts';
 import { ExecutionSchema } from '../../../shared/execution.ts';
+import { newId, newSessionId } from '../../../shared/ids.ts';
+import { TERMINAL_GRACE_MS } from '../../../shared/limits.ts';
 import { readConfiguration } from '../../../worker/configuration.ts';
+import { sessionObjectName } from '../../../worker/objects/session-name.ts';
+import { edgeExecutionBegun } from '../../../worker/tools/edge-execution.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn } from '../harness/api.ts';
 import { STOCK_PRICE } from '../harness/example-tools.ts';
@@ -28,6 +33,7 @@ beforeEach(async () => {
   );
 });
 afterEach(() => {
+  vi.useRealTimers();
   vi.restoreAllMocks();
 });
 
@@ -66,25 +72,90 @@ describe('a call that the gateway makes in no session', () => {
     expect(receipt).toMatchObject({ ok: true, value: { value: { status: 'failed' } } });
   });
 
-  test('takes no key, over REST or over MCP: nothing is kept that could answer it the second time', async () => {
-    const fetched = vi.mocked(globalThis.fetch).mockClear();
+  describe('with a key', () => {
     const body = { tool_name: 'stock-price', arguments: { symbol: 'x' } };
-    for (const stream of [false, true]) {
-      const headers = { 'Idempotency-Key': 'once' };
-      const answer = await ask('POST', '/v1/execute', { body: { ...body, stream }, headers });
-      expect(problemIn(answer)).toMatchObject({
-        status: 400,
-        code: 'invalid_request',
-        violations: [{ path: 'header.Idempotency-Key', expected: expect.stringContaining('in a session') }],
-      });
-    }
-    const client = await connectClient('2026-07-28', await tokenOf({ claims: { tenant } }));
-    const call = { name: 'stock-price', arguments: { symbol: 'x', idempotency_key: 'once' } };
-    expect(await client.callTool(call)).toMatchObject({
-      isError: true,
-      content: [{ text: expect.stringContaining('arguments.idempotency_key: expected nothing') }],
+    const keyed = (options: ApiOptions = {}) =>
+      ask('POST', '/v1/execute', { body, headers: { 'Idempotency-Key': 'once' }, ...options });
+
+    test('is made once, however often it is asked for, also after a restart, and all answers are equal', async () => {
+      const fetched = vi.mocked(globalThis.fetch).mockClear();
+      const answers = await Promise.all(Array.from({ length: 100 }, () => keyed()));
+      await abortAllDurableObjects();
+      answers.push(await keyed());
+      expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
+      const [first] = answers;
+      for (const { json } of answers) expect(json).toEqual(first?.json);
+      expect(ExecutionSchema.parse(first?.json).receipt).not.toBeNull();
+      const streamed = await keyed({ headers: { 'Idempotency-Key': 'once', Accept: 'text/event-stream' } });
+      expect(streamed.text).toContain(ExecutionSchema.parse(first?.json).execution_id);
+      expect(fetched).toHaveBeenCalledTimes(1);
     });
-    await client.close();
-    expect(fetched).not.toHaveBeenCalled();
+
+    test('is another one for another tenant and another subject, and a conflict with another body', async () => {
+      const fetched = vi.mocked(globalThis.fetch).mockClear();
+      const mine = ExecutionSchema.parse((await keyed()).json);
+      const others = ExecutionSchema.parse(
+        (await keyed({ token: await tokenOf({ claims: { tenant, sub: 'bob' } }) })).json,
+      );
+      tenant = `${tenant}-other`;
+      expect((await ask('POST', '/v1/tools', { body: STOCK_PRICE })).status).toBe(201);
+      const theirs = ExecutionSchema.parse((await keyed()).json);
+      expect(new Set([mine, others, theirs].map(({ execution_id }) => execution_id)).size).toBe(3);
+      expect(fetched).toHaveBeenCalledTimes(3);
+      for (const call of [
+        { ...body, arguments: { symbol: 'y' } },
+        { tool_name: 'shell', arguments: { command: 'x' } },
+      ]) {
+        expect(problemIn(await keyed({ body: call }))).toMatchObject({
+          status: 422,
+          code: 'idempotency_conflict',
+        });
+      }
+      expect(fetched).toHaveBeenCalledTimes(3);
+    });
+
+    test('is made once over MCP too', async () => {
+      const fetched = vi.mocked(globalThis.fetch).mockClear();
+      const client = await connectClient('2026-07-28', await tokenOf({ claims: { tenant } }));
+      const call = { name: 'stock-price', arguments: { symbol: 'x', idempotency_key: 'once' } };
+      const [first, second] = [await client.callTool(call), await client.callTool(call)];
+      expect(first.isError).not.toBe(true);
+      expect(second.content).toEqual(first.content);
+      await client.close();
+      expect(fetched).toHaveBeenCalledTimes(1);
+    });
+
+    test('whose maker was lost is unknown in time for who waits for it, and never made again', async () => {
+      const sessionId = await newSessionId((await readConfiguration(env)).tagKey, tenant);
+      const object = env.KEYED_CALL.get(env.KEYED_CALL.idFromName(sessionObjectName(tenant, sessionId)));
+      const calls = env.KEYED_CALL.getByName(sessionObjectName(tenant, sessionId));
+      const call = () => {
+        const ids = { sessionId, executionId: newId('exe') };
+        const facts = { ...ids, toolName: 'x', receivedMs: Date.now(), startedMs: Date.now() };
+        const made = { toolVersion: '1', argsSha256: '', timeoutMs: 1_000, startedAtMs: Date.now() };
+        return { execution: edgeExecutionBegun(facts), made, timeoutMs: 1_000 };
+      };
+      const first = call();
+      expect(await calls.begin({ tenant, sessionId }, first)).toMatchObject({ value: null });
+      // Whoever was not answered asks again for the same one.
+      expect(await calls.begin({ tenant, sessionId }, first)).toMatchObject({ value: null });
+      const waiting = calls.begin({ tenant, sessionId }, call());
+      vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 1_000 + TERMINAL_GRACE_MS });
+      await runDurableObjectAlarm(object);
+      expect(await waiting).toMatchObject({
+        value: { execution_id: first.execution.execution_id, status: 'unknown', reason: 'end_not_seen' },
+      });
+      const late = { ...first.execution, status: 'succeeded' as const };
+      expect(await calls.end(late)).toMatchObject({ value: null });
+      expect(await calls.begin({ tenant, sessionId }, call())).toMatchObject({
+        value: { status: 'unknown' },
+      });
+      vi.setSystemTime(Date.now() + 2 * 86_400_000);
+      await runDurableObjectAlarm(object);
+      const left = await runInDurableObject(object, (_object, { storage }) =>
+        storage.sql.exec("SELECT name FROM sqlite_master WHERE name LIKE '%call%'").toArray(),
+      );
+      expect(left).toEqual([]);
+    });
   });
 });

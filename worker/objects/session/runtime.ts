@@ -111,7 +111,7 @@ export class SessionRuntime implements SessionParts {
       this.events,
       () => this.row.maybe === undefined || this.row.record.state === 'destroyed',
     );
-    this.edgeReceipts = new EdgeReceipts(context.storage, this.row, configuration);
+    this.edgeReceipts = new EdgeReceipts(context.storage, () => this.row.record, configuration);
     this.edgeCalls = new EdgeCalls(context.storage, this.edgeReceipts, {
       began: ({ execution_id, tool_name }) => {
         this.events.record({ type: 'execution.accepted', data: { execution_id, tool_name } });

@@ -6,25 +6,30 @@ import type { Envelope } from '../../../../shared/dsse.ts';
 import { FIRST_PREVIOUS_SHA256 } from '../../../../shared/receipt.ts';
 import type { Configuration } from '../../../configuration.ts';
 import { logWarning, messageOf } from '../../log.ts';
-import type { SessionRow } from '../session-row.ts';
+import type { SessionRecord } from '../records.ts';
 import { type EndedEdgeCall, edgeReceiptFacts, signEdgeReceipt } from './receipt.ts';
 import { EdgeReceiptStore, type UnsignedReceipt } from './store.ts';
 
+/** Whose receipts they are, and where the chain of its hosts stands. */
+export interface EdgeReceiptChain extends Pick<SessionRecord, 'epoch' | 'chainSeq' | 'chainSha256'> {
+  facts: Pick<SessionRecord['facts'], 'tenant' | 'sessionId'>;
+}
+
 export class EdgeReceipts {
   readonly #store: EdgeReceiptStore;
-  readonly #row: SessionRow;
+  readonly #chain: () => EdgeReceiptChain;
   readonly #configuration: Configuration;
   #signing: Promise<void> | undefined;
 
-  constructor(storage: DurableObjectStorage, row: SessionRow, configuration: Configuration) {
+  constructor(storage: DurableObjectStorage, chain: () => EdgeReceiptChain, configuration: Configuration) {
     this.#store = new EdgeReceiptStore(storage);
-    this.#row = row;
+    this.#chain = chain;
     this.#configuration = configuration;
   }
 
   /** In the same turn as the end of the call is written. */
   add(call: EndedEdgeCall): void {
-    const { epoch, chainSeq, chainSha256 } = this.#row.record;
+    const { epoch, chainSeq, chainSha256 } = this.#chain();
     const sha256 = chainSeq === 0 ? FIRST_PREVIOUS_SHA256 : chainSha256;
     const facts = edgeReceiptFacts(call, { epoch, host_chain: { seq: chainSeq, sha256 } });
     const text = typeof call.result === 'string' ? call.result : null;
@@ -66,7 +71,7 @@ export class EdgeReceipts {
   }
 
   #signOne({ seq, ...unsigned }: UnsignedReceipt) {
-    const { tenant, sessionId } = this.#row.record.facts;
+    const { tenant, sessionId } = this.#chain().facts;
     const previousSha256 = this.#store.sha256(seq - 1) ?? FIRST_PREVIOUS_SHA256;
     return signEdgeReceipt(this.#configuration, { tenant, sessionId, seq, previousSha256 }, unsigned);
   }
