@@ -1,7 +1,7 @@
 /** What sessions of a tenant are told when its limits or its webhooks change. */
 import { runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } from 'vitest';
 import { WALK_EVERY_MS } from '../../../../worker/objects/tenant/news/news.ts';
 import type { TermsNotice } from '../../../../worker/terms/notice.ts';
 import { newId } from '../../harness/sessions.ts';
@@ -12,13 +12,14 @@ let count = 0;
 let tenant: string;
 let sent: TermsNotice[];
 let ids: string[];
+let send: MockInstance<typeof env.NOTICES.sendBatch>;
 
 beforeEach(async () => {
   count += 1;
   tenant = `told-${count}`;
   sent = [];
   ids = await Promise.all(Array.from({ length: SESSIONS }, newId));
-  vi.spyOn(env.NOTICES, 'sendBatch').mockImplementation(async (messages) => {
+  send = vi.spyOn(env.NOTICES, 'sendBatch').mockImplementation(async (messages) => {
     for (const { body } of messages) sent.push(body);
   });
   await runInDurableObject(objectStub(), (_object, { storage }) => {
@@ -65,7 +66,6 @@ describe('a change of a tenant’s limits', () => {
   });
 
   test('is told again from the beginning where the queue did not take it', async () => {
-    const send = vi.mocked(env.NOTICES.sendBatch);
     send.mockRejectedValueOnce(new Error('down'));
     await env.TENANT.getByName(tenant).setLimits(tenant, limitsOf({}));
     await vi.waitFor(() => expect(send).toHaveBeenCalledTimes(1));
@@ -76,7 +76,7 @@ describe('a change of a tenant’s limits', () => {
   });
 
   test('that comes while another is told is told to all of them, with a higher number', async () => {
-    vi.mocked(env.NOTICES.sendBatch).mockImplementationOnce(async (messages) => {
+    send.mockImplementationOnce(async (messages) => {
       for (const { body } of messages) sent.push(body);
       await env.TENANT.getByName(tenant).setLimits(tenant, limitsOf({ bob: { concurrent_executions: 1 } }));
     });
