@@ -2,7 +2,7 @@
 import { constants } from 'node:fs';
 import { type FileHandle, open, rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { decodeRecord, type JournalRecord } from './record-format.ts';
+import { decodeRecord, type JournalRecord, LENGTH_BYTES } from './record-format.ts';
 
 interface PendingAppend {
   bytes: Buffer;
@@ -12,6 +12,10 @@ interface PendingAppend {
 /** How long an append that nobody waits for may stay in memory. */
 const LAZY_WRITE_DELAY_MS = 500;
 const MAX_LAZY_BYTES = 256 * 1024;
+/** A file that grew beyond this is in use, and gets room ahead … */
+const ROOM_FROM_BYTES = 16 * 1024;
+/** … so much at a time. */
+const ROOM = Buffer.alloc(256 * 1024);
 
 /** Hears how long each group took to get onto the disk. */
 export type OnWrite = (durationMs: number, bytes: number) => void;
@@ -28,6 +32,11 @@ export class AppendLog {
   #file: FileHandle;
   /** End of the last record that is known to be whole; the next group is written here. */
   #end: number;
+  /**
+   * Behind the end, up to here, lie zeros: a write there takes no new place of the disk, and the disk has to note nothing but
+   * its bytes.
+   */
+  #roomTo: number;
   /** Whether something of a group that failed may lie behind the end. */
   #hasRemains = false;
   /** Whether the name may still be that of the former file after a loss of power. */
@@ -44,6 +53,7 @@ export class AppendLog {
     this.#path = path;
     this.#file = opened.file;
     this.#end = opened.end;
+    this.#roomTo = opened.end;
     this.#onWrite = opened.onWrite;
   }
 
@@ -65,7 +75,8 @@ export class AppendLog {
       await file.sync();
     }
     await syncDirectory(dirname(path));
-    return { log: new AppendLog(path, { file, end, onWrite }), records, tornBytes: bytes.length - end };
+    const tornBytes = tornBytesOf(bytes.subarray(end));
+    return { log: new AppendLog(path, { file, end, onWrite }), records, tornBytes };
   }
 
   get sizeBytes(): number {
@@ -108,6 +119,7 @@ export class AppendLog {
       const former = this.#file;
       this.#file = file;
       this.#end = bytes.length;
+      this.#roomTo = bytes.length;
       this.#hasRemains = false;
       this.#isFolderBehind = true;
       await former.close();
@@ -118,7 +130,11 @@ export class AppendLog {
   async close(): Promise<void> {
     clearTimeout(this.#lazyTimer);
     this.#schedule();
-    await this.#enqueue(() => this.#file.close());
+    await this.#enqueue(async () => {
+      // A disk that refuses this leaves zeros, which are no record.
+      if (this.#roomTo > this.#end) await this.#file.truncate(this.#end).catch(() => {});
+      await this.#file.close();
+    });
   }
 
   #enqueue(task: () => Promise<void>): Promise<void> {
@@ -148,6 +164,19 @@ export class AppendLog {
     const written = await this.#write(bytes);
     if (written) this.#onWrite(performance.now() - beganMs, bytes.length);
     for (const append of group) append.resolve(written);
+    const isShort = this.#end >= ROOM_FROM_BYTES && this.#roomTo - this.#end < ROOM.length / 2;
+    if (written && isShort) void this.#enqueue(() => this.#makeRoom());
+  }
+
+  /** Where the disk refuses it, the next record is told so itself. */
+  async #makeRoom(): Promise<void> {
+    const from = Math.max(this.#roomTo, this.#end);
+    try {
+      const { bytesWritten } = await this.#file.write(ROOM, 0, ROOM.length, from);
+      this.#roomTo = from + bytesWritten;
+    } catch {
+      this.#roomTo = from;
+    }
   }
 
   /** The file is open for synchronised writes: a write that is done is on disk, with one trip to the disk's thread. */
@@ -177,8 +206,15 @@ export class AppendLog {
   async #cutRemains(): Promise<void> {
     await this.#file.truncate(this.#end);
     await this.#file.sync();
+    this.#roomTo = this.#end;
     this.#hasRemains = false;
   }
+}
+
+/** Bytes of a record that is not whole: zeros at the end are room, but for so few that a length may begin with them. */
+function tornBytesOf(rest: Buffer): number {
+  if (rest.length < LENGTH_BYTES) return rest.length;
+  return rest.findLastIndex((byte) => byte !== 0) + 1;
 }
 
 async function syncDirectory(path: string): Promise<void> {

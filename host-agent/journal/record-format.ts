@@ -4,6 +4,8 @@
  */
 import { crc32 } from 'node:zlib';
 
+/** A length is never zero. */
+export const LENGTH_BYTES = 4;
 const PREFIX_BYTES = 8;
 const HEADER_LENGTH_BYTES = 4;
 /** Above everything that is ever written; a longer length is a torn or foreign one. */

@@ -1,10 +1,11 @@
 /** F27: a disk that tells of an error says nothing of what it has kept. */
-import { mkdtemp, open, rm } from 'node:fs/promises';
+import { copyFile, mkdtemp, open, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { AppendLog } from '../../../host-agent/journal/append-log.ts';
 import { encodeRecord } from '../../../host-agent/journal/record-format.ts';
+import { PATIENCE_MS } from '../../patience.ts';
 
 let directory: string;
 beforeEach(async () => {
@@ -83,5 +84,75 @@ test('what is appended is kept also where the disk did not say that the new cont
   await log.close();
   const { records, log: reopened } = await AppendLog.open(path);
   expect(records.map(({ header }) => header)).toMatchObject([{ version: 2 }, { version: 4 }]);
+  await reopened.close();
+});
+
+/** More than a file has before it gets room ahead. */
+const MANY = 150;
+
+async function appendMany(log: AppendLog): Promise<void> {
+  for (let number = 1; number <= MANY; number += 1) expect(await log.append(paddedRecord(number))).toBe(true);
+}
+
+const paddedRecord = (number: number): Buffer =>
+  encodeRecord({ kind: 'key_set', version: number, token: 'same'.repeat(50) });
+
+test('a log that is in use has room ahead, of which a crash leaves nothing that is taken for a record', async () => {
+  const path = join(directory, 'journal');
+  const { log } = await AppendLog.open(path);
+  await appendMany(log);
+  await expect
+    .poll(async () => (await stat(path)).size, { timeout: PATIENCE_MS })
+    .toBeGreaterThan(log.sizeBytes);
+  const asCrashed = join(directory, 'crashed');
+  await copyFile(path, asCrashed);
+  const crashed = await AppendLog.open(asCrashed);
+  expect(crashed.records).toHaveLength(MANY);
+  expect(crashed.tornBytes).toBe(0);
+  expect(await crashed.log.append(paddedRecord(MANY + 1))).toBe(true);
+  await crashed.log.close();
+  const reopened = await AppendLog.open(asCrashed);
+  expect(reopened.records).toHaveLength(MANY + 1);
+  await reopened.log.close();
+  await log.close();
+  expect((await stat(path)).size).toBe(log.sizeBytes);
+});
+
+test('a record that a crash tore in the room ahead is cut off and counted', async () => {
+  const path = join(directory, 'journal');
+  const { log } = await AppendLog.open(path);
+  await appendMany(log);
+  await expect
+    .poll(async () => (await stat(path)).size, { timeout: PATIENCE_MS })
+    .toBeGreaterThan(log.sizeBytes);
+  const asCrashed = join(directory, 'crashed');
+  await copyFile(path, asCrashed);
+  const torn = paddedRecord(MANY + 1).subarray(0, 100);
+  await using file = await open(asCrashed, 'r+');
+  await file.write(torn, 0, torn.length, log.sizeBytes);
+  await log.close();
+  const crashed = await AppendLog.open(asCrashed);
+  expect(crashed.records).toHaveLength(MANY);
+  expect(crashed.tornBytes).toBe(torn.length);
+  await crashed.log.close();
+});
+
+test('a disk that has no room ahead still takes records', async () => {
+  const path = join(directory, 'journal');
+  const { log } = await AppendLog.open(path);
+  const methods = await fileMethods();
+  const { write } = methods;
+  vi.spyOn(methods, 'write').mockImplementation(async function (this: unknown, ...args) {
+    const [bytes] = args;
+    if (Buffer.isBuffer(bytes) && bytes.every((byte) => byte === 0)) {
+      throw new Error('ENOSPC: no space left on device');
+    }
+    return write.apply(this, args);
+  });
+  await appendMany(log);
+  await log.close();
+  const { records, tornBytes, log: reopened } = await AppendLog.open(path);
+  expect(records).toHaveLength(MANY);
+  expect(tornBytes).toBe(0);
   await reopened.close();
 });
