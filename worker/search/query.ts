@@ -1,6 +1,7 @@
 /** What is looked up for a question: its words, what they may be written as, and what else says the same. */
 import { stemOf } from './stem.ts';
 import { synonymsOf } from './synonyms.ts';
+import { valueWords } from './value-words.ts';
 import { wordsOf } from './words.ts';
 
 export interface QueryTerm {
@@ -23,6 +24,8 @@ const SYNONYM_SHARE = 0.35;
 const COMPOUND_SHARE = 0.8;
 /** No more than tells tools apart that are alike in all else. */
 const NUMBER_SHARE = 0.15;
+/** Of a word that is rather a value, as names of places and people are, than what is asked for. */
+const VALUE_SHARE = 0.6;
 /** Below it words look alike by chance. */
 const MIN_LIKENESS = 0.6;
 const MAX_SIMILAR = 3;
@@ -34,6 +37,7 @@ const MIN_PART_CHARACTERS = 3;
  */
 export function queryClauses(query: string, vocabulary: Vocabulary): QueryTerm[][] {
   const seen = new Set<string>();
+  const values = valueWords(query.slice(0, MAX_QUERY_CHARACTERS));
   return clausesOf(query, vocabulary).map((words) => {
     const inClause = new Set<string>();
     return words.flatMap((word, at): QueryTerm[] => {
@@ -43,7 +47,10 @@ export function queryClauses(query: string, vocabulary: Vocabulary): QueryTerm[]
       const isBeside = isNumber(word) && !isNumber(words[0] ?? '');
       if (seen.has(stem)) return [{ stem, alternatives: [], isBeside }];
       seen.add(stem);
-      return [{ stem, alternatives: alternativesOf(stem, word, words[at + 1], vocabulary), isBeside }];
+      const alternatives = alternativesOf(stem, word, words[at + 1], vocabulary);
+      const weight = values.has(word) ? VALUE_SHARE : 1;
+      const weighed = alternatives.map(({ term, share }) => ({ term, share: share * weight }));
+      return [{ stem, alternatives: weighed, isBeside }];
     });
   });
 }

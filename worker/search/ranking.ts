@@ -10,7 +10,7 @@ const NAME_BONUS = 0.25;
 const MIN_NAME_WORDS = 2;
 
 /** What fitting the whole question counts, against fitting one of its clauses best. */
-const WHOLE_SHARE = 0.6;
+const WHOLE_SHARE = 0.5;
 /** How far a clause of few or of common words counts as much as the others. */
 const CLAUSE_BALANCE = 0.7;
 
@@ -132,12 +132,30 @@ export class Ranking {
       // Thousands are found and a few are wanted: nothing else is put in order.
       const last = hits.at(-1);
       if (hits.length === limit && last !== undefined && score < last.score) continue;
-      hits.push({ id: this.#ids[slot] ?? '', score });
-      hits.sort((a, b) => b.score - a.score || (a.id < b.id ? -1 : 1));
+      const hit = { id: this.#ids[slot] ?? '', score };
+      hits.splice(placeOf(hit, hits), 0, hit);
       if (hits.length > limit) hits.pop();
     }
     return hits;
   }
+}
+
+/** Highest first, ties in the order of the ids. */
+export function byScore(a: Hit, b: Hit): number {
+  return b.score - a.score || (a.id < b.id ? -1 : 1);
+}
+
+/** Where it belongs among those in order. */
+function placeOf(hit: Hit, hits: readonly Hit[]): number {
+  let from = 0;
+  let to = hits.length;
+  while (from < to) {
+    const middle = Math.floor((from + to) / 2);
+    const other = hits[middle];
+    if (other !== undefined && byScore(other, hit) < 0) from = middle + 1;
+    else to = middle;
+  }
+  return from;
 }
 
 const UNKNOWN = 0;

@@ -4,6 +4,7 @@
  */
 import { queryClauses } from './query.ts';
 import { type Hit, Ranking } from './ranking.ts';
+import { GAP, LOOKED_AT, secondLook, type Text } from './second-look.ts';
 import { stemOf } from './stem.ts';
 import { trigramsOf, wordsOf } from './words.ts';
 
@@ -20,11 +21,14 @@ export interface IndexedTool {
 const FIELDS = [
   { weight: 1.5, thinning: 0.4 },
   { weight: 1, thinning: 0.5 },
-  { weight: 0.6, thinning: 0.6 },
+  { weight: 1, thinning: 0.6 },
   { weight: 0.2, thinning: 0 },
 ] as const;
 const NAME = 0;
-const SATURATION = 1.2;
+const DESCRIPTION = 1;
+const SATURATION = 0.8;
+/** Below 1, what is rare counts less above what is common. */
+const RARITY_POWER = 0.8;
 /** Counts of a word in the fields share one number. */
 const BITS = 6;
 const MAX_COUNT = 2 ** BITS - 1;
@@ -33,14 +37,21 @@ const MAX_TERMS = 100_000;
 /** Share of removed tools at which the index is made anew. */
 const MAX_GONE_SHARE = 0.3;
 
+const NO_TEXT: Text = new Uint32Array();
+
 interface Postings {
+  /** Of the word, from 1. */
+  number: number;
   slots: number[];
   counts: number[];
 }
 
 export class ToolIndex {
   #terms = new Map<string, Postings>();
+  /** By their numbers. */
+  #postings: (Postings | undefined)[] = [undefined];
   #trigrams = new Map<string, string[]>();
+  #texts: Text[] = [];
   #ids: (string | undefined)[] = [];
   #lengths: number[][] = FIELDS.map(() => []);
   #totals: number[] = FIELDS.map(() => 0);
@@ -69,6 +80,7 @@ export class ToolIndex {
     this.#slots.delete(id);
     this.#tools.delete(id);
     this.#ids[slot] = undefined;
+    this.#texts[slot] = NO_TEXT;
     for (const [field, lengths] of this.#lengths.entries()) {
       this.#totals[field] = (this.#totals[field] ?? 0) - (lengths[slot] ?? 0);
     }
@@ -91,7 +103,20 @@ export class ToolIndex {
       }
       ranking.endClause();
     }
-    return ranking.best(limit, (slot) => this.#lengths[NAME]?.[slot] ?? 0);
+    const best = ranking.best(Math.max(limit, LOOKED_AT), (slot) => this.#lengths[NAME]?.[slot] ?? 0);
+    const looked = {
+      textOf: (id: string) => this.#texts[this.#slots.get(id) ?? -1] ?? NO_TEXT,
+      rarityOf: (word: number) => this.#rarityOf(this.#postings[word]?.slots.length),
+      clauses: clauses.map((clause) => clause.map(({ stem }) => this.#terms.get(stem)?.number ?? GAP)),
+      highestRarity: this.#rarityOf(1),
+    };
+    return secondLook(best, looked).slice(0, limit);
+  }
+
+  #rarityOf(count: number | undefined): number {
+    if (count === undefined) return 0;
+    const documents = Math.max(this.#slots.size, count);
+    return Math.log(1 + (documents - count + 0.5) / (count + 0.5)) ** RARITY_POWER;
   }
 
   #score(
@@ -102,8 +127,7 @@ export class ToolIndex {
     const postings = this.#terms.get(term);
     if (postings === undefined) return;
     const { slots, counts } = postings;
-    const documents = Math.max(this.#slots.size, slots.length);
-    const idf = Math.log(1 + (documents - slots.length + 0.5) / (slots.length + 0.5));
+    const rarity = this.#rarityOf(slots.length);
     const averages = this.#totals.map((total) => total / Math.max(1, this.#slots.size) || 1);
     for (let at = 0; at < slots.length; at += 1) {
       const slot = slots[at] ?? 0;
@@ -117,7 +141,7 @@ export class ToolIndex {
         const length = (this.#lengths[field]?.[slot] ?? 0) / (averages[field] ?? 1);
         frequency += (weight * count) / (1 - thinning + thinning * length);
       }
-      const score = (share * idf * frequency * (SATURATION + 1)) / (SATURATION + frequency);
+      const score = (share * rarity * frequency * (SATURATION + 1)) / (SATURATION + frequency);
       ranking.found(slot, score, (packed & MAX_COUNT) > 0);
     }
   }
@@ -141,12 +165,15 @@ export class ToolIndex {
     this.#slots.set(id, slot);
     const texts = [tool.name, `${tool.title} ${tool.description}`, tool.parameters, tool.category];
     const counted = new Map<string, number>();
+    const written: string[] = [];
     for (const [field, text] of texts.entries()) {
       const words = wordsOf(text);
       this.#lengths[field]?.push(words.length);
       this.#totals[field] = (this.#totals[field] ?? 0) + words.length;
+      if (field === DESCRIPTION) written.push('');
       for (const word of words) {
         const term = stemOf(word);
+        if (field <= DESCRIPTION) written.push(term);
         const packed = counted.get(term) ?? 0;
         const count = (packed >> (field * BITS)) & MAX_COUNT;
         if (count < MAX_COUNT) counted.set(term, packed + 2 ** (field * BITS));
@@ -158,11 +185,13 @@ export class ToolIndex {
       postings.slots.push(slot);
       postings.counts.push(packed);
     }
+    this.#texts.push(Uint32Array.from(written, (term) => this.#terms.get(term)?.number ?? GAP));
   }
 
   #newTerm(term: string): Postings | undefined {
     if (this.#terms.size >= MAX_TERMS) return undefined;
-    const postings = { slots: [], counts: [] };
+    const postings = { number: this.#postings.length, slots: [], counts: [] };
+    this.#postings.push(postings);
     this.#terms.set(term, postings);
     for (const part of new Set(trigramsOf(term))) {
       const known = this.#trigrams.get(part);
@@ -175,6 +204,8 @@ export class ToolIndex {
   #compact(): void {
     const tools = [...this.#tools];
     this.#terms = new Map();
+    this.#postings = [undefined];
+    this.#texts = [];
     this.#trigrams = new Map();
     this.#ids = [];
     this.#lengths = FIELDS.map(() => []);

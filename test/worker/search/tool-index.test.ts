@@ -119,6 +119,35 @@ test('a question that asks for several things finds a tool for each, however man
   expect(alone).toBe('deleteUserAccount');
 });
 
+describe('of tools that have the same of the words, first is', () => {
+  const ids = (tools: readonly IndexedTool[], query: string) =>
+    indexOf(tools)
+      .search(query, everything)
+      .map(({ id }) => id);
+
+  test('the one that has them side by side', () => {
+    const tools = [tool('a', 'Credit line and card'), tool('b', 'Line and credit card')];
+    expect(ids(tools, 'a new credit card')).toEqual(['b', 'a']);
+    expect(ids(tools, 'a new credit')).toEqual(['a', 'b']);
+  });
+
+  test('the one that has more in common with the others', () => {
+    const tools = ['sales', 'weather', 'weather'].map((of, at) =>
+      tool(['a', 'b', 'c'][at] ?? '', `Forecast of ${of}`),
+    );
+    expect(ids(tools, 'forecast')).toEqual(['b', 'c', 'a']);
+  });
+
+  test.each([
+    ['plans concerning movies or Paris', ['b', 'a']],
+    ['plans concerning movies or "paris"', ['b', 'a']],
+    ['plans concerning movies or paris', ['a', 'b']],
+    ['Plans Concerning Movies Or Paris', ['a', 'b']],
+  ])('the one that does what is asked, rather than the one named like a value: %s', (query, expected) => {
+    expect(ids([tool('a', 'Plans of Paris'), tool('b', 'Plans of movies')], query)).toEqual(expected);
+  });
+});
+
 test('numbers of a question find nothing by themselves where it has words', () => {
   const numbered = indexOf([...TOOLS, tool('form_13', 'Files form 13'), tool('form_14', 'Files form 14')]);
   const weather = numbered.search('weather in Oslo on 13 14 2024', everything);
