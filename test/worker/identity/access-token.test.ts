@@ -1,5 +1,3 @@
-import { listDurableObjectIds } from 'cloudflare:test';
-import { env } from 'cloudflare:workers';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { fromBase64Url, toBase64Url, utf8 } from '../../../shared/encoding.ts';
 import {
@@ -14,6 +12,7 @@ import {
   tokenOf,
 } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
+import { wokenObjects } from '../harness/traces.ts';
 import { ORIGIN } from '../issuer-bindings.ts';
 
 type Make = () => string | Promise<string>;
@@ -25,9 +24,7 @@ async function statusOf(token: string): Promise<number> {
 }
 
 async function objectCount(): Promise<number> {
-  const namespaces = [env.SESSION, env.HOST, env.POOL, env.TENANT];
-  const ids = await Promise.all(namespaces.map((namespace) => listDurableObjectIds(namespace)));
-  return ids.flat().length;
+  return (await wokenObjects()).length;
 }
 
 const withClaims =

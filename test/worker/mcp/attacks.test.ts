@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiAnswer, api } from '../harness/api.ts';
+import { open, useScriptedHost } from '../harness/scripted-host.ts';
 import { modern } from './rpc.ts';
 
 const list = { jsonrpc: '2.0', id: 1, method: 'tools/list', params: {} };
@@ -9,7 +10,7 @@ const call = {
   jsonrpc: '2.0',
   id: 1,
   method: 'tools/call',
-  params: { name: 'close_session', arguments: { session_id: 'x' } },
+  params: { name: 'delete_session', arguments: { session_id: 'x' } },
 };
 const HEADER_MISMATCH = -32_020;
 const ErrorSchema = z.object({ error: z.object({ code: z.number() }) });
@@ -32,6 +33,7 @@ describe('A35: the headers of a message of 2026-07-28', () => {
     ['name another tool', call, { 'Mcp-Name': 'python' }],
     ['name no tool', call, { 'Mcp-Name': undefined }],
     ['name another version', list, { 'Mcp-Protocol-Version': '2025-11-25' }],
+    ['name no version', call, { 'Mcp-Protocol-Version': undefined }],
   ])('that %s than the body are refused', async (_name, message, headers) => {
     const answer = await send(message, (own) => ({ ...own, ...headers }));
     expect(answer.status, answer.text).toBe(400);
@@ -41,6 +43,22 @@ describe('A35: the headers of a message of 2026-07-28', () => {
   test('that are those of the body are no reason to refuse', async () => {
     expect((await send(list, (own) => own)).status).toBe(200);
     expect((await send(call, (own) => own)).status).toBe(200);
+  });
+});
+
+describe('A35: a call whose headers are not those of its body', () => {
+  useScriptedHost();
+
+  test('has no effect, and has it with the right ones', async () => {
+    const token = await tokenOf();
+    const sessionId = await open(token);
+    const params = { name: 'delete_session', arguments: { session_id: sessionId } };
+    const close = { ...call, params };
+    expect((await send(close, (own) => ({ ...own, 'Mcp-Name': 'python' }))).status).toBe(400);
+    expect((await api('GET', `/v1/sessions/${sessionId}`, { token })).status).toBe(200);
+    const closed = await send(close, (own) => own);
+    expect(closed.status, closed.text).toBe(200);
+    expect((await api('GET', `/v1/sessions/${sessionId}`, { token })).status, closed.text).toBe(404);
   });
 });
 

@@ -1,9 +1,11 @@
 import { listDurableObjectIds } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { describe, expect, test, vi } from 'vitest';
+import * as z from 'zod';
 import { MAX_BODY_BYTES } from '../../../shared/limits.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiAnswer, api, problemIn, request } from '../harness/api.ts';
+import { wokenObjects } from '../harness/traces.ts';
 import { OPERATOR_TOKEN, ORIGIN } from '../issuer-bindings.ts';
 
 /** A route that reads a body and, with a valid one, gets as far as the pool: no host is there. */
@@ -207,15 +209,22 @@ describe('A36: a request', () => {
   test.each(['https://evil.test', 'null', `${ORIGIN}.evil.test`, 'http://127.0.0.1:9999'])(
     'of a page of %s is refused',
     async (origin) => {
-      const answer = await api('GET', CREATE, { token: await tokenOf(), headers: { Origin: origin } });
-      expect(answer.status).toBe(403);
-      expect(answer.headers.get('Access-Control-Allow-Origin')).toBeNull();
+      const token = await tokenOf({ claims: { tenant: 'of-a-page' } });
+      const awake = await wokenObjects();
+      for (const method of ['GET', 'POST', 'OPTIONS']) {
+        const body = method === 'POST' ? { body: {} } : {};
+        const answer = await api(method, CREATE, { token, headers: { Origin: origin }, ...body });
+        expect(answer.status, method).toBe(403);
+        expect(answer.headers.get('Access-Control-Allow-Origin')).toBeNull();
+      }
+      expect(await wokenObjects()).toEqual(awake);
     },
   );
 
   test('of a page of this edge is served', async () => {
-    const answer = await api('GET', CREATE, { token: await tokenOf(), headers: { Origin: ORIGIN } });
-    expect(answer.status).toBe(200);
+    const headers = { Origin: ORIGIN };
+    expect((await api('GET', CREATE, { token: await tokenOf(), headers })).status).toBe(200);
+    expect((await create({}, headers)).status).toBe(CREATED);
   });
 
   test('with another Host or X-Forwarded-* is answered with the own origin only', async () => {
@@ -252,6 +261,7 @@ describe('A37: a body', () => {
     const answer = await createRaw(raw);
     expect(answer.status).toBe(400);
     expect(['invalid_request', 'invalid_json']).toContain(problemIn(answer).code);
+    expect(await listDurableObjectIds(env.SESSION)).toEqual([]);
   });
 
   test.each([
@@ -367,17 +377,35 @@ describe('A58: a token', () => {
     ['POST', '/v1/enrollment-tokens'],
     ['GET', '/v1/hosts'],
   ])('of a tenant is refused at %s %s', async (method, path) => {
-    const answer = await api(method, path, { token: await tokenOf() });
+    const awake = await wokenObjects();
+    const body = method === 'POST' ? { body: {} } : {};
+    const answer = await api(method, path, { token: await tokenOf(), ...body });
     expect(problemIn(answer)).toMatchObject({ status: 403, code: 'forbidden' });
+    expect(await wokenObjects()).toEqual(awake);
   });
 
   test.each([
-    ['GET', CREATE],
-    ['GET', '/v1/tools'],
-    ['POST', '/v1/execute'],
-  ])('of the operator is refused at %s %s', async (method, path) => {
-    const answer = await api(method, path, { token: OPERATOR_TOKEN });
+    ['GET', CREATE, {}],
+    ['GET', '/v1/tools', {}],
+    ['POST', CREATE, { body: {} }],
+    ['POST', '/v1/execute', { body: { tool_name: 'python', arguments: { code: '1' } } }],
+  ])('of the operator is refused at %s %s', async (method, path, body) => {
+    const awake = await wokenObjects();
+    const answer = await api(method, path, { token: OPERATOR_TOKEN, ...body });
     expect(problemIn(answer)).toMatchObject({ status: 403, code: 'forbidden' });
+    expect(await wokenObjects()).toEqual(awake);
+  });
+
+  test('of enrolment opens no API, and no other one enrols a host or opens its link', async () => {
+    const made = await api('POST', '/v1/enrollment-tokens', { token: OPERATOR_TOKEN, body: {} });
+    const { enrollment_token: enrolment } = z.object({ enrollment_token: z.string() }).parse(made.json);
+    for (const path of [CREATE, '/v1/hosts']) {
+      expect((await api('GET', path, { token: enrolment })).status, path).toBe(401);
+    }
+    const headers = { Upgrade: 'websocket' };
+    for (const token of [await tokenOf(), OPERATOR_TOKEN, enrolment]) {
+      expect((await api('GET', '/v1/links/control', { token, headers })).status).toBe(401);
+    }
   });
 
   test('of the operator, almost, is no token', async () => {

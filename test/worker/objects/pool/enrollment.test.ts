@@ -11,6 +11,7 @@ import { enrollmentMessage } from '../../../../shared/host-api.ts';
 import { configurationOf } from '../../../../worker/configuration.ts';
 import { poolOfEnrollmentToken } from '../../../../worker/objects/pool/enrollment-token.ts';
 import type { Enroll } from '../../../../worker/objects/pool/port.ts';
+import { rowsOf } from '../../harness/traces.ts';
 import { ORIGIN } from '../../issuer-bindings.ts';
 
 const pool = env.POOL.getByName('default');
@@ -65,6 +66,8 @@ describe('an enrolment token', () => {
 
   test('is refused after its time, in another pool, and when nobody made it (A50)', async () => {
     const token = await newToken();
+    const hosts = async () => (await rowsOf(env.POOL.get(env.POOL.idFromName('default')))).host;
+    const before = await hosts();
     const elsewhere = await env.POOL.getByName('other').enroll(await request(token));
     expect(elsewhere).toMatchObject({ ok: false, code: 'enrollment_refused' });
     expect(await pool.enroll(await request(`enr_default.${'a'.repeat(43)}`))).toMatchObject({
@@ -72,6 +75,11 @@ describe('an enrolment token', () => {
     });
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 901_000 });
     expect(await pool.enroll(await request(token))).toMatchObject({ code: 'enrollment_refused' });
+    expect(before).toEqual(expect.any(Array));
+    expect(await hosts()).toEqual(before);
+    vi.useRealTimers();
+    expect(await pool.enroll(await request(token))).toMatchObject({ ok: true });
+    expect(await hosts()).toHaveLength((before?.length ?? 0) + 1);
   });
 
   test('is not used up by a wrong proof', async () => {
