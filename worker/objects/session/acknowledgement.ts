@@ -6,7 +6,14 @@ import type { SelectiveAck } from './link.ts';
 import type { EventLogs } from './logs.ts';
 
 const BATCH_BYTES = 262_144;
+/** Readers wait for what is to be written, and a held host for its credit. */
 const BATCH_MS = 10;
+/**
+ * Nobody waits for the rest, as that the end of a call, which is written already, need not be sent again: it is acknowledged
+ * with what comes next, as long as it takes no part worth mentioning of the host's credit.
+ */
+const UNHURRIED_MS = 100;
+const UNHURRIED_BYTES = 32_768;
 
 export interface AcknowledgementPort {
   /** Writes what is pending, and `lastSeq` with it. */
@@ -16,19 +23,22 @@ export interface AcknowledgementPort {
   takesSelective(): boolean;
 }
 
+/** Which frames must not be acknowledged yet. */
+export type HeldFrames = Pick<EventLogs, 'heldFrom' | 'heldBesideOthers' | 'neverHold'>;
+
 export class Acknowledgement {
-  readonly #logs: EventLogs;
+  readonly #logs: HeldFrames;
   readonly #port: AcknowledgementPort;
   #seen: number;
   #sent = 0;
   #sentBeyond = 0;
   #bytes = 0;
   #isDirty = false;
-  /** When the oldest frame that waits for a batch came; undefined when none waits. */
-  #waitsSinceMs: number | undefined;
-  #hasTimer = false;
+  /** When what waits for a batch has waited for long enough; undefined when nothing waits. */
+  #dueAtMs: number | undefined;
+  #timer: { id: ReturnType<typeof setTimeout>; atMs: number } | undefined;
 
-  constructor(logs: EventLogs, lastSeq: number, port: AcknowledgementPort) {
+  constructor(logs: HeldFrames, lastSeq: number, port: AcknowledgementPort) {
     this.#logs = logs;
     this.#port = port;
     this.#seen = lastSeq;
@@ -60,33 +70,46 @@ export class Acknowledgement {
     return this.#seen;
   }
 
-  /** A frame was taken in. `needsWrite`: something of it has to be in a row before it is acknowledged. */
-  took(seq: number, bytes: number, needsWrite: boolean): void {
+  /**
+   * A frame was taken in. `needsWrite`: something of it has to be in a row before it is acknowledged; `isAwaited`: somebody
+   * waits for that.
+   */
+  took(
+    seq: number,
+    bytes: number,
+    { needsWrite, isAwaited = needsWrite }: { needsWrite: boolean; isAwaited?: boolean },
+  ): void {
     this.#seen = Math.max(this.#seen, seq);
     this.#bytes += bytes;
     this.#isDirty ||= needsWrite;
     if (this.#bytes >= BATCH_BYTES) this.flush();
-    else this.schedule();
+    else this.#flushWithin(isAwaited || this.#bytes >= UNHURRIED_BYTES ? BATCH_MS : UNHURRIED_MS);
   }
 
-  /** A timer that is under way is left alone: to clear and set it anew for every call would cost more than it saves. */
+  /** Frames that were held may be acknowledged. */
   schedule(): void {
-    this.#waitsSinceMs ??= Date.now();
-    if (this.#hasTimer) return;
-    this.#hasTimer = true;
-    setTimeout(() => this.#tick(), BATCH_MS);
+    this.#flushWithin(BATCH_MS);
+  }
+
+  /** A timer that is under way is left alone where it serves: to clear and set it anew costs more than it saves. */
+  #flushWithin(ms: number): void {
+    const dueAtMs = Math.min(this.#dueAtMs ?? Number.POSITIVE_INFINITY, Date.now() + ms);
+    this.#dueAtMs = dueAtMs;
+    if (this.#timer !== undefined && this.#timer.atMs <= dueAtMs) return;
+    clearTimeout(this.#timer?.id ?? null);
+    this.#setTimer(dueAtMs, ms);
+  }
+
+  #setTimer(atMs: number, afterMs: number): void {
+    this.#timer = { id: setTimeout(() => this.#tick(), afterMs), atMs };
   }
 
   #tick(): void {
-    this.#hasTimer = false;
-    if (this.#waitsSinceMs === undefined) return;
-    const waitedMs = Date.now() - this.#waitsSinceMs;
-    if (waitedMs >= BATCH_MS - 1) {
-      this.flush();
-      return;
-    }
-    this.#hasTimer = true;
-    setTimeout(() => this.#tick(), BATCH_MS - waitedMs);
+    this.#timer = undefined;
+    if (this.#dueAtMs === undefined) return;
+    const leftMs = this.#dueAtMs - Date.now();
+    if (leftMs <= 1) this.flush();
+    else this.#setTimer(this.#dueAtMs, leftMs);
   }
 
   /** A frame that is acknowledged at once: what it says is in a row already, or is nothing to keep. */
@@ -120,7 +143,7 @@ export class Acknowledgement {
 
   #write(): void {
     this.#bytes = 0;
-    this.#waitsSinceMs = undefined;
+    this.#dueAtMs = undefined;
     if (!this.#isDirty) return;
     this.#isDirty = false;
     this.#port.write(this.#seen);

@@ -143,7 +143,9 @@ export class Intake {
   }
 
   #took(frame: SequencedUp, payload: Uint8Array, needsWrite: boolean): void {
-    this.#acknowledgement.took(frame.seq, payload.length, needsWrite);
+    // Parts of a result come just before the end, with which they are written and shown.
+    const isAwaited = needsWrite && frame.type !== 'part';
+    this.#acknowledgement.took(frame.seq, payload.length, { needsWrite, isAwaited });
   }
 
   /** A piece of what an open execution wrote; of any other it is dropped. */
@@ -171,7 +173,7 @@ export class Intake {
       this.#drop(frame, 'the session is in its snapshot');
     } else if (record.receiptSeq === null) await this.#end(record, frame);
     // Whatever came of it, the frame need not come again. Its acknowledgement is not what anybody waits for.
-    this.#acknowledgement.took(frame.seq, 0, false);
+    this.#acknowledgement.took(frame.seq, 0, { needsWrite: false });
   }
 
   async #end(record: ExecutionRecord, frame: Frame<'finished'>): Promise<void> {
