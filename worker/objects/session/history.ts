@@ -8,7 +8,7 @@ import type { SessionStore } from './store.ts';
 /** Output and results of all executions together; beyond it those of the oldest go. */
 const MAX_CONTENT_BYTES = 256 * 1024 * 1024;
 /** Pruned in batches, so that most ends cost nothing here. */
-const BATCH = 16;
+const BATCH = 64;
 /** An alarm lets no more go at once: each may have megabytes in rows. */
 const EXPIRED_AT_ONCE = 32;
 

@@ -69,7 +69,7 @@ describe('the history of a session', () => {
         store.insertExecution(ended(n));
         history.ended(ended(n));
       }
-      expect(store.executionCount()).toBeLessThanOrEqual(MAX_EXECUTION_HISTORY + 16);
+      expect(store.executionCount()).toBeLessThanOrEqual(MAX_EXECUTION_HISTORY + 64);
       expect(store.executionsBefore(last + 1, 1)[0]?.n).toBe(last);
       expect(store.execution(ended(1).executionId)).toBeUndefined();
     });
