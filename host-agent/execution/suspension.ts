@@ -145,6 +145,7 @@ function store(
     facts: { session_id, epoch, limits, generation, executions },
     image,
     signal,
+    isPatient: executions.length === 0 && !payload.leave_running,
   });
 }
 

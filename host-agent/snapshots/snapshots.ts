@@ -18,7 +18,7 @@ import {
 } from '../execution/carried.ts';
 import { downloadFiles, readManifest } from './download.ts';
 import { Sealing, sha256Of } from './sealing.ts';
-import { SnapshotStorage } from './storage.ts';
+import { PATIENT_ATTEMPTS, SnapshotStorage, type StorageOptions } from './storage.ts';
 import { uploadFiles } from './upload.ts';
 
 /** Beside what the limits of a sandbox let it hold: gVisor's own state, and that of the host. */
@@ -82,13 +82,14 @@ export class Snapshots {
     await rm(folder, { recursive: true, force: true });
   }
 
-  /** All files of the folder, and then the manifest. */
+  /** All files of the folder, and then the manifest. `isPatient`: nobody waits, so a storage that is away is waited for. */
   async store(
     folder: string,
     { snapshot_id, key, transfer_token }: Pick<SuspendPayload, 'snapshot_id' | 'key' | 'transfer_token'>,
-    about: { facts: ManifestFacts; image: string; signal: AbortSignal },
+    about: { facts: ManifestFacts; image: string; signal: AbortSignal; isPatient: boolean },
   ): Promise<Outcome<Stored>> {
-    const storage = this.#storage(snapshot_id, transfer_token, about.signal);
+    const patience = about.isPatient ? { attempts: PATIENT_ATTEMPTS } : {};
+    const storage = this.#storage(snapshot_id, { ...patience, token: transfer_token, signal: about.signal });
     const uploaded = await uploadFiles(folder, { storage, sealing: await Sealing.open(snapshot_id, key) });
     if (!uploaded.ok) return uploaded;
     const { files, bytes, storedBytes } = uploaded.value;
@@ -113,7 +114,7 @@ export class Snapshots {
     { image, limits }: { image: string; limits: ResourceLimits },
     signal: AbortSignal,
   ): Promise<Outcome<{ manifest: SnapshotManifest; state: HostState }>> {
-    const storage = this.#storage(snapshot_id, transfer_token, signal);
+    const storage = this.#storage(snapshot_id, { token: transfer_token, signal });
     const manifest = await readManifest(storage, { snapshotId: snapshot_id, sha256: manifest_sha256 });
     if (!manifest.ok) return manifest;
     for (const [name, here] of Object.entries(this.requirements(image))) {
@@ -133,8 +134,8 @@ export class Snapshots {
       : success({ manifest: manifest.value, state });
   }
 
-  #storage(snapshotId: string, token: string, signal: AbortSignal): SnapshotStorage {
-    return new SnapshotStorage({ edgeUrl: this.#options.edgeUrl, snapshotId, token, signal });
+  #storage(snapshotId: string, how: Pick<StorageOptions, 'token' | 'signal' | 'attempts'>): SnapshotStorage {
+    return new SnapshotStorage({ edgeUrl: this.#options.edgeUrl, snapshotId, ...how });
   }
 }
 

@@ -9,8 +9,13 @@ import {
   snapshotManifestPath,
 } from '../../shared/snapshot.ts';
 
+/** Pauses of 3 s in all. */
 const ATTEMPTS = 5;
+/** Pauses of half a minute in all. */
+export const PATIENT_ATTEMPTS = 11;
 const FIRST_PAUSE_MS = 200;
+/** In first pauses. */
+const LONGEST_PAUSE = 25;
 const REQUEST_TIMEOUT_MS = 60_000;
 const MAX_REFUSAL_BYTES = 64 * 1024;
 
@@ -20,6 +25,8 @@ export interface StorageOptions {
   /** Bearer of the transfer token, which says what may be done. */
   token: string;
   signal: AbortSignal;
+  /** Of each request, before the storage is taken to be away. */
+  attempts?: number;
   firstPauseMs?: number;
 }
 
@@ -67,15 +74,16 @@ export class SnapshotStorage {
     path: string,
     how: { body?: Uint8Array; maxBytes: number },
   ): Promise<Outcome<Answer>> {
-    const { signal, firstPauseMs = FIRST_PAUSE_MS } = this.#options;
+    const { signal, attempts = ATTEMPTS, firstPauseMs = FIRST_PAUSE_MS } = this.#options;
     let last: Failure = failure('storage_unavailable', 'the storage was not asked');
-    for (let attempt = 1; attempt <= ATTEMPTS && !signal.aborted; attempt += 1) {
+    for (let attempt = 1; attempt <= attempts && !signal.aborted; attempt += 1) {
       const answer = await this.#try(method, path, how);
       if (answer.ok && answer.value.status < 300) return answer;
       if (answer.ok && !mayPass(answer.value.status)) return refusal(method, answer.value);
       last = answer.ok ? refusal(method, answer.value) : answer;
-      if (attempt === ATTEMPTS) break;
-      await wait(firstPauseMs * 2 ** (attempt - 1), undefined, { signal }).catch(() => undefined);
+      if (attempt === attempts) break;
+      const pauseMs = firstPauseMs * Math.min(2 ** (attempt - 1), LONGEST_PAUSE);
+      await wait(pauseMs, undefined, { signal }).catch(() => undefined);
     }
     return signal.aborted ? failure('storage_unavailable', 'the transfer was ended') : last;
   }

@@ -5,7 +5,11 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { downloadFiles, readManifest } from '../../../host-agent/snapshots/download.ts';
 import { Sealing, sha256Of } from '../../../host-agent/snapshots/sealing.ts';
-import { SnapshotStorage } from '../../../host-agent/snapshots/storage.ts';
+import {
+  PATIENT_ATTEMPTS,
+  SnapshotStorage,
+  type StorageOptions,
+} from '../../../host-agent/snapshots/storage.ts';
 import { uploadFiles } from '../../../host-agent/snapshots/upload.ts';
 import { newId } from '../../../shared/ids.ts';
 import { SNAPSHOT_PIECE_BYTES, type SnapshotManifest } from '../../../shared/snapshot.ts';
@@ -29,13 +33,14 @@ afterEach(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-function storage(signal = new AbortController().signal, token = TOKEN): SnapshotStorage {
+function storage(how: Partial<StorageOptions> = {}): SnapshotStorage {
   return new SnapshotStorage({
     edgeUrl: server.url,
     snapshotId: SNAPSHOT_ID,
-    token,
-    signal,
+    token: TOKEN,
+    signal: new AbortController().signal,
     firstPauseMs: 1,
+    ...how,
   });
 }
 
@@ -118,6 +123,19 @@ describe('a checkpoint that is stored', () => {
     expect((await restored(files)).got).toEqual({ ok: true, value: null });
   });
 
+  it('is stored where the storage was away for longer and nobody waits for it', async () => {
+    const tries = new Map<string, number>();
+    server.store.fault = (request) => {
+      tries.set(request, (tries.get(request) ?? 0) + 1);
+      return (tries.get(request) ?? 0) < PATIENT_ATTEMPTS ? 503 : undefined;
+    };
+    const sealing = await Sealing.open(SNAPSHOT_ID, KEY);
+    const patient = storage({ attempts: PATIENT_ATTEMPTS });
+    expect(await uploadFiles(source, { storage: storage(), sealing })).toMatchObject({ ok: false });
+    tries.clear();
+    expect(await uploadFiles(source, { storage: patient, sealing })).toMatchObject({ ok: true });
+  });
+
   it('is given up where the storage refuses it, and soon where it does so for good', async () => {
     server.store.fault = () => 413;
     expect(await uploadFiles(source, await parts())).toMatchObject({
@@ -183,7 +201,10 @@ describe('a checkpoint that is stored', () => {
       if (index === 0) ended.abort();
       return 503;
     };
-    const uploaded = await uploadFiles(source, { ...(await parts()), storage: storage(ended.signal) });
+    const uploaded = await uploadFiles(source, {
+      ...(await parts()),
+      storage: storage({ signal: ended.signal }),
+    });
     expect(uploaded).toMatchObject({ ok: false, code: 'storage_unavailable' });
     expect(server.store.requests.length).toBeLessThanOrEqual(4);
   });
