@@ -54,12 +54,15 @@ static char *held_path; /* what a shell that is to be held seems to execute */
 static const uint64_t default_action[4] = {0};
 static const uint64_t ignore_action[4] = {1};
 
-/* What a keeper works with, in the memory that it shares with the template. */
+/*
+ * What a keeper works with, in the memory that it shares with the template. Each is made for its first keeper: of memory in
+ * one piece gVisor copies all to a fork that writes to a page of it, also what nobody has used.
+ */
 static struct keeper_space {
   struct fork_request request;
   int fds[FORK_FDS];
   uint8_t stack[KEEPER_STACK_BYTES] __attribute__((aligned(16)));
-} keeper_spaces[MAX_CHANNELS];
+} *keeper_spaces[MAX_CHANNELS];
 
 /* The C library is not musl, for one, or this is not the bash we know. */
 static int can_be_template(void) {
@@ -187,6 +190,16 @@ static int receive_request(struct fork_request *request, int fds[FORK_FDS]) {
   return request->slot < MAX_CHANNELS;
 }
 
+/* Negative where there is no memory or no process left. */
+static int start_keeper(const struct fork_request *request, const int fds[FORK_FDS]) {
+  struct keeper_space *space = keeper_spaces[request->slot];
+  if (space == NULL) space = keeper_spaces[request->slot] = allocate(sizeof *space);
+  if (space == NULL) return -1;
+  space->request = *request;
+  for (int i = 0; i < FORK_FDS; i++) space->fds[i] = fds[i];
+  return clone(keep_shell, space->stack + KEEPER_STACK_BYTES, CLONE_VM | SIGCHLD, space);
+}
+
 static _Noreturn void serve_as_template(void) {
   set_signals_blocked(~0ULL);
   reset_terminating_signals();
@@ -201,10 +214,7 @@ static _Noreturn void serve_as_template(void) {
     struct fork_request request;
     int fds[FORK_FDS];
     if (!receive_request(&request, fds)) leave(0);
-    struct keeper_space *space = &keeper_spaces[request.slot];
-    space->request = request;
-    for (int i = 0; i < FORK_FDS; i++) space->fds[i] = fds[i];
-    int keeper = clone(keep_shell, space->stack + KEEPER_STACK_BYTES, CLONE_VM | SIGCHLD, space);
+    int keeper = start_keeper(&request, fds);
     for (int i = 0; i < FORK_FDS; i++) raw_call4(SYS_close, fds[i], 0, 0, 0);
     if (keeper >= 0) continue;
     struct keeper_event event = {.slot = request.slot,

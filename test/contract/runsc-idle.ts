@@ -1,7 +1,9 @@
 /** A sandbox in which nothing runs costs nothing, and nobody notices that it stood still. */
+import { open, readdir, readlink, stat } from 'node:fs/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Cgroups } from '../../host-agent/cgroup/cgroups.ts';
 import { openCgroups } from '../../host-agent/cgroup/open.ts';
+import { listProcesses } from '../../host-agent/process/process-table.ts';
 import type { Sandbox } from '../../host-agent/sandbox/port.ts';
 import type { RunscSandboxesOptions } from '../../host-agent/sandbox/runsc-sandboxes.ts';
 import { pause, until, untilStill } from '../e2e/until.ts';
@@ -9,6 +11,8 @@ import { PATIENCE_MS, STUCK_MS } from '../patience.ts';
 import { file, type GetSubject, python, shell, startSandbox } from './subject.ts';
 
 const FREEZE_BOUND_MS = 30_000;
+const MIB = 1024 * 1024;
+const PAGE_BYTES = 4096;
 
 export function describeIdle(subject: GetSubject, options: () => RunscSandboxesOptions): void {
   describe('an idle sandbox', () => {
@@ -44,6 +48,15 @@ export function describeIdle(subject: GetSubject, options: () => RunscSandboxesO
       expect((await shell(sandbox, 'echo awake')).stdout).toBe('awake\n');
       await untilFrozen(cgroups, sandbox);
       expect((await file(sandbox, { operation: 'stat', path: '/workspace' })).status).toBe('succeeded');
+    });
+
+    it('holds hardly any memory that nobody has written to', async () => {
+      const { sandbox, cgroups } = await start();
+      await python(sandbox, 'kept = 7');
+      await untilFrozen(cgroups, sandbox);
+      const { heldBytes, emptyBytes } = await guestMemory(sandbox.id);
+      expect(heldBytes).toBeGreaterThan(4 * MIB);
+      expect(emptyBytes).toBeLessThan(1 * MIB);
     });
 
     it('is not one while a program goes on in the background', async () => {
@@ -117,4 +130,40 @@ export function describeIdle(subject: GetSubject, options: () => RunscSandboxesO
       expect(await subject().tracesOf(sandbox.id)).toEqual([]);
     });
   });
+}
+
+/**
+ * Of the one file that gVisor keeps the memory of the guest in: what of it takes room, and how much of that is zero. A fork that
+ * writes to a page of it is given a copy of all that lies in one piece with that page.
+ */
+async function guestMemory(sandboxId: string): Promise<{ heldBytes: number; emptyBytes: number }> {
+  const path = await memoryFileOf(sandboxId);
+  const heldBytes = 512 * (await stat(path)).blocks;
+  await using file = await open(path);
+  const chunk = Buffer.alloc(4 * MIB);
+  const empty = Buffer.alloc(chunk.length);
+  let written = 0;
+  for (let at = 0; ; ) {
+    const { bytesRead } = await file.read(chunk, 0, chunk.length, at);
+    if (bytesRead === 0) return { heldBytes, emptyBytes: heldBytes - written * PAGE_BYTES };
+    at += bytesRead;
+    if (chunk.compare(empty, 0, bytesRead, 0, bytesRead) === 0) continue;
+    for (let page = 0; page < bytesRead; page += PAGE_BYTES) {
+      if (chunk.compare(empty, 0, PAGE_BYTES, page, page + PAGE_BYTES) !== 0) written += 1;
+    }
+  }
+}
+
+async function memoryFileOf(sandboxId: string): Promise<string> {
+  const ofSandbox = (await listProcesses()).filter(
+    ({ argv }) => argv.at(-1) === sandboxId && argv.includes('boot'),
+  );
+  for (const { pid } of ofSandbox) {
+    const folder = `/proc/${pid}/fd`;
+    for (const name of await readdir(folder)) {
+      const target = await readlink(`${folder}/${name}`).catch(() => '');
+      if (target.includes('memfd:runsc-memory')) return `${folder}/${name}`;
+    }
+  }
+  throw new Error('the memory of the guest is in no file');
 }
