@@ -102,8 +102,7 @@ export class CgroupsV1 implements Cgroups {
   }
 
   resetPeak(name: string): void {
-    const peak = join(this.#dir('memory', name), 'memory.max_usage_in_bytes');
-    if (readControl(peak) !== undefined) writeControl(peak, 0);
+    writeControlIfThere(join(this.#dir('memory', name), 'memory.max_usage_in_bytes'), 0);
   }
 
   /** In version 1 a signal waits until its process is thawed. */
