@@ -19,6 +19,8 @@ declare global {
 /** Without one of these there is none: 2^53 has sixteen digits. */
 const LONG_INTEGER = /\d{16}/;
 const INTEGER = /^-?\d+$/;
+/** With its sign. No bound of a schema has more, and those of megabytes would cost seconds to reckon with. */
+export const MAX_INTEGER_DIGITS = 1_000;
 /** A tool, several, or several in a message that brings them. */
 const PLACES_OF_TOOLS = ['', 'tools.*', 'data.tools.*'];
 
@@ -38,7 +40,7 @@ export function parseExactly(text: string): unknown {
 }
 
 function exactNumber(value: number, digits: string): number | bigint {
-  const isExact = Number.isSafeInteger(value) || !Number.isFinite(value) || !INTEGER.test(digits);
+  const isExact = Number.isSafeInteger(value) || digits.length > MAX_INTEGER_DIGITS || !INTEGER.test(digits);
   return isExact ? value : BigInt(digits);
 }
 

@@ -3,7 +3,7 @@
  * round, no half of a surrogate pair. `JSON.parse` lets all of these through, and two readers of one text would then see
  * different values.
  */
-import { parseExactly } from './exact-integers.ts';
+import { MAX_INTEGER_DIGITS, parseExactly } from './exact-integers.ts';
 
 export interface JsonBounds {
   maxDepth: number;
@@ -211,9 +211,13 @@ class Scanner {
     if (digits === '') this.#fail('syntax', 'a number');
     if (this.#isAsked?.(this.#path) === false) return;
     const number = Number(digits);
-    if (!Number.isFinite(number)) this.#fail('number', 'a number within the range of a double', start);
-    if (/^-?\d+$/.test(digits) && !Number.isSafeInteger(number) && !this.#isKept(this.#path)) {
-      this.#fail('number', 'an integer within ±(2^53 - 1); send larger ones as strings', start);
+    if (!/^-?\d+$/.test(digits)) {
+      if (!Number.isFinite(number)) this.#fail('number', 'a number within the range of a double', start);
+    } else if (!Number.isSafeInteger(number)) {
+      if (!this.#isKept(this.#path))
+        this.#fail('number', 'an integer within ±(2^53 - 1); send larger ones as strings', start);
+      if (digits.length > MAX_INTEGER_DIGITS)
+        this.#fail('number', `an integer of at most ${MAX_INTEGER_DIGITS} digits`, start);
     }
   }
 

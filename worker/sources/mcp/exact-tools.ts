@@ -1,6 +1,7 @@
 /** Integers in a server's list of tools that a double would round: noted beside the list, and put back in their places. */
 import * as z from 'zod';
 import { isSchema } from '../../formats/json-schema.ts';
+import { MAX_INTEGER_DIGITS } from '../../json/exact-integers.ts';
 
 /** Under which they are noted, in the `_meta` of the list. */
 export const INTEGERS = 'sandgate/integers';
@@ -9,7 +10,10 @@ const MAX_DEPTH = 64;
 const KeySchema = z.union([z.string(), z.int()]);
 /** What is noted of one value: its digits where it is such an integer, else of each member in which there are any. */
 const NotedSchema = z.union([
-  z.string().regex(/^-?\d{16,309}$/),
+  z
+    .string()
+    .max(MAX_INTEGER_DIGITS)
+    .regex(/^-?\d{16,}$/),
   z.array(z.tuple([KeySchema, z.unknown()])).min(1),
 ]);
 type Noted = z.infer<typeof NotedSchema>;
