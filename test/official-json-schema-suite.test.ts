@@ -55,6 +55,8 @@ describe('the official suite', () => {
         }
       }
     }
+    const told = [`JSON-Schema-Test-Suite, ${dialectFolder}: ${count - failures.length} of ${count} passed`];
+    console.info([...told, ...failures].join('\n'));
     expect(count).toBeGreaterThan(500);
     expect(1 - failures.length / count, failures.join('\n')).toBeGreaterThanOrEqual(WANTED_SHARE);
   });

@@ -4,13 +4,23 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import * as z from 'zod';
 import { freshNode } from '../../worker/adapters/fresh-process.ts';
 import { tar } from '../fixtures/tar.ts';
+import { startUpstream, type Upstream } from '../fixtures/upstream.ts';
 import { useStack } from './stack.ts';
 
-const stack = useStack();
+let upstream: Upstream;
+beforeAll(async () => {
+  upstream = await startUpstream();
+});
+afterAll(() => upstream[Symbol.asyncDispose]());
+
+const stack = useStack(() => ({
+  SANDGATE_EGRESS_ALLOW: `files.test:${upstream.port},*.example.com`,
+  SANDGATE_EGRESS_HOSTS: 'files.test=127.0.0.1',
+}));
 
 async function answerOf(response: Response): Promise<{ status: number; json: unknown }> {
   return { status: response.status, json: await response.json() };
@@ -92,6 +102,40 @@ test('XAgent: pages are read where the network of the session reaches, and what 
     json: 'A page\nHead\nOne twothe next end\n\nLinks:\nthe next (http://127.0.0.1:8000/next)\n',
   });
   await post('/close_session');
+});
+
+test('XAgent: a search by a tool of the tenant gives the pages that the network of the session reaches', async () => {
+  const page = `http://files.test:${upstream.port}/`;
+  const code = `
+def bing_search(query, region="nowhere"):
+    places = ["${page}", "http://denied.example.com/", "ftp://files.test/", "${page}late"]
+    return [{"name": f"{query} {at}", "snippet": region, "url": url} for at, url in enumerate(places)]`;
+  const tool = { description: 'Searches', kind: 'code', language: 'python', code };
+  expect((await stack().api.request('PUT', '/v1/tools/bing_search', { body: tool })).status).toBe(201);
+  try {
+    const { post, execute } = await xagent({ network: { allow: [`files.test:${upstream.port}`] } });
+    const found = await execute('WebEnv_search_and_browse', {
+      search_query: 'greetings',
+      goals_to_browse: 'any',
+      region: 'en-US',
+      num_results: 3,
+    });
+    expect(found).toEqual({
+      status: 200,
+      json: [
+        { name: 'greetings 0', snippet: 'en-US', page: 'hello\n' },
+        {
+          name: 'greetings 1',
+          snippet: 'en-US',
+          page: expect.stringContaining('denied.example.com:80 is not in network.allow of this session'),
+        },
+        { name: 'greetings 2', snippet: 'en-US', page: 'the address is not one of http or https' },
+      ],
+    });
+    await post('/close_session');
+  } finally {
+    await stack().api.request('DELETE', '/v1/tools/bing_search');
+  }
 });
 
 test('XAgent: a node, its tools, its files, and the workspace at the end', async () => {

@@ -133,6 +133,36 @@ test('a function keeps its name and its data in the history, detached and stream
   expect(last?.tool_name).toBe('kept');
 });
 
+test('R49: names for models are the same after a restart, and each is called as the tool that it stands for', async () => {
+  const names = ['calendar.list/v2', 'calendar_list_v2', 'calendar-list.v2', '名前', 'x y']
+    .map((name) => `géo srv.v2 ${name}`)
+    .concat('a'.repeat(70), `${'a'.repeat(69)}b`);
+  for (const name of names) {
+    await register(python(name, `def main():\n    return ${JSON.stringify(name)}\n`, { category: 'r49' }));
+  }
+  const ExportSchema = z.object({
+    tools: z.array(z.object({ function: z.object({ name: z.string() }) })),
+    names: z.record(z.string(), z.string()),
+  });
+  const exported = async () =>
+    (await stack().api.json(ExportSchema, 'GET', '/v1/tools?format=openai&category=r49')).value;
+  const before = await exported();
+  await stack().restartEdge();
+  expect(await exported()).toEqual(before);
+  const given = before.tools.map(({ function: { name } }) => name);
+  expect(new Set(given).size).toBe(names.length);
+  for (const name of given) expect(name).toMatch(/^[a-zA-Z0-9_-]{1,64}$/);
+  const body = {
+    role: 'assistant',
+    tool_calls: given.map((name) => ({ id: name, type: 'function', function: { name, arguments: '{}' } })),
+  };
+  const MessagesSchema = z.object({ messages: z.array(z.object({ content: z.string() })) });
+  const { value } = await stack().api.json(MessagesSchema, 'POST', `${session().path}/tool_calls`, { body });
+  const called = value.messages.map(({ content }) => z.string().parse(JSON.parse(content)));
+  expect(called).toEqual(given.map((name) => before.names[name] ?? name));
+  expect(called.toSorted()).toEqual(names.toSorted());
+});
+
 describe('an HTTP tool', () => {
   test('reaches nothing inside, whatever its registration says', async () => {
     const server = createServer((_, response) => response.end('inside'));

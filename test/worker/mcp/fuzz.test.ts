@@ -93,7 +93,10 @@ describe('any message', () => {
       expect(answer.status, about).toBeLessThan(500);
       if (answer.status !== 202)
         expect(answer.messages.length + Number(answer.status >= 400), about).toBeGreaterThan(0);
-      for (const { error } of answer.messages) expect(error?.code, about).not.toBe(-32_603);
+      for (const { error } of answer.messages) {
+        expect(error?.code, about).not.toBe(-32_603);
+        expect(error?.message, about).not.toBe('');
+      }
     }
   });
 });
