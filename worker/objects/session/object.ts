@@ -3,14 +3,7 @@ import { DurableObject } from 'cloudflare:workers';
 import type { Program, ToolResult } from '../../../shared/code-mode.ts';
 import { sha256Hex } from '../../../shared/digest.ts';
 import type { Envelope } from '../../../shared/dsse.ts';
-import {
-  ERRORS,
-  type ErrorCode,
-  type Failure,
-  failure,
-  type Outcome,
-  success,
-} from '../../../shared/errors.ts';
+import { type ErrorCode, failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { Execution, StreamName } from '../../../shared/execution.ts';
 import type { Rollback } from '../../../shared/rollback.ts';
 import type { Session, UpdateSession } from '../../../shared/session.ts';
@@ -23,16 +16,18 @@ import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
 import type { AccountTerms } from '../tenant/ledger/account.ts';
 import { ring } from './alarm.ts';
 import { AlarmClock } from './alarm-clock.ts';
-import { accept, cursorOf, find, readersFault, streamOf, wakeFor } from './calls.ts';
+import { accept, find, readersFault, streamOf, wakeFor } from './calls.ts';
 import { createSession, formerCreate, notFound, recordInTenant, viewOf } from './creation.ts';
 import { leaveHost } from './draining.ts';
 import type { EdgeCall } from './edge-calls/edge-call.ts';
 import { confirmGone, endSession, loseHost, resumeEnding } from './ending.ts';
 import { getExecution, list, waitCall } from './found.ts';
-import { readCaller, readEventsPath, readExecuteInput } from './internal-request.ts';
+import { readExecuteInput } from './internal-request.ts';
+import { interruptIn } from './interruption.ts';
+import { isHeld, keptSnapshot } from './kept-snapshots.ts';
 import { migrateSession } from './migration.ts';
+import { extentFor, pieceFor } from './outputs/calls.ts';
 import type { OutputAt, OutputExtent } from './outputs/port.ts';
-import { outputAt, outputExtent } from './outputs/reading.ts';
 import {
   type ApprovalDecision,
   type ApprovalFacts,
@@ -43,7 +38,6 @@ import {
   type ExecutionQuery,
   type ForkPoint,
   type HostNotice,
-  INTERNAL_HEADERS,
   INTERNAL_PATHS,
   type ReceiptExport,
   type ReceiptPage,
@@ -52,10 +46,11 @@ import {
 import { answerCalls, beginProgram, programOf, waitProgram } from './programs/calls.ts';
 import type { ProgramFacts } from './programs/port.ts';
 import { receiptExport, receiptOf } from './receipts.ts';
-import { type ExecutionRecord, isToBeSent } from './records.ts';
+import type { ExecutionRecord } from './records.ts';
 import { rollBack, rollbackTarget, takeBack } from './rollback.ts';
 import { SessionRuntime } from './runtime.ts';
 import { updateSession } from './settings.ts';
+import { answerOf, openExecutionEvents, openSessionEvents } from './stream-requests.ts';
 import { openTerminal } from './terminal.ts';
 import { serveTransfer } from './transfer-calls.ts';
 
@@ -226,12 +221,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     executionId: string,
     stream: StreamName,
   ): Promise<Outcome<OutputExtent>> {
-    const found = find(this.#parts, caller, executionId);
-    if (!found.ok) return found;
-    const extent = outputExtent(this.#parts, found.value, stream);
-    return found.value.expired && extent.totalBytes > 0
-      ? failure('not_found', 'what the execution wrote is kept no longer')
-      : success(extent);
+    return extentFor(this.#parts, caller, { executionId, stream });
   }
 
   async outputAt(
@@ -239,10 +229,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     executionId: string,
     place: { stream: StreamName; at: number },
   ): Promise<Outcome<OutputAt>> {
-    const found = find(this.#parts, caller, executionId);
-    if (!found.ok) return found;
-    const piece = outputAt(this.#parts, found.value, place);
-    return piece === undefined ? failure('not_found', 'that part of the output is gone') : success(piece);
+    return pieceFor(this.#parts, caller, { executionId, ...place });
   }
 
   async toolOf(caller: Caller, executionId: string): Promise<Outcome<string>> {
@@ -269,21 +256,8 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     caller: Caller,
     executionId: string | null,
   ): Promise<Outcome<{ execution_id: string | null }>> {
-    const { row, executions, dispatch } = this.#parts;
-    if (row.ownedBy(caller) === undefined) return notFound();
-    const [first, ...others] = executions.inFlight;
-    const record = executionId === null ? (first ?? executions.open[0]) : executions.find(executionId);
-    // Without a name, whatever runs is meant.
-    if (executionId === null) for (const other of others) await dispatch.interrupt(other);
-    if (record === undefined) {
-      return executionId === null
-        ? success({ execution_id: null })
-        : failure('not_found', 'no such execution');
-    }
-    const interrupted = isToBeSent(record)
-      ? await this.#parts.stop(record)
-      : await this.#awake(() => this.#parts.stop(record));
-    return interrupted.ok ? success({ execution_id: record.executionId }) : interrupted;
+    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    return interruptIn(this.#parts, executionId);
   }
 
   async pause(caller: Caller): Promise<Outcome<Session>> {
@@ -332,25 +306,11 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   }
 
   async holds(snapshotId: string): Promise<boolean> {
-    const { row } = this.#parts;
-    return row.isLive && row.maybe?.snapshot?.snapshotId === snapshotId;
+    return isHeld(this.#parts, snapshotId);
   }
 
   async keeps(snapshotId: string): Promise<SnapshotFacts | null> {
-    const { row, restorePoints } = this.#parts;
-    if (!row.isLive) return null;
-    const held = row.maybe?.snapshot;
-    const isOwn = held?.isOwn === true && held.snapshotId === snapshotId;
-    const kept = isOwn ? held : restorePoints.find(snapshotId);
-    if (kept === undefined) return null;
-    const { manifestSha256, bytes, storedBytes, requirements } = kept;
-    return this.#parts.suspension.records.factsOf({
-      snapshot_id: snapshotId,
-      manifest_sha256: manifestSha256,
-      bytes,
-      stored_bytes: storedBytes,
-      ...requirements,
-    });
+    return keptSnapshot(this.#parts, snapshotId);
   }
 
   /** For calls that need a sandbox: a suspended session is woken first. */
@@ -395,28 +355,19 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     if (pathname === INTERNAL_PATHS.link) return this.#acceptLink(request);
     if (pathname === INTERNAL_PATHS.files) return serveTransfer(this.#parts, request);
     if (pathname === INTERNAL_PATHS.terminal) return openTerminal(this.#parts, request);
-    if (pathname === INTERNAL_PATHS.sessionEvents) return this.#sessionEvents(request);
+    if (pathname === INTERNAL_PATHS.sessionEvents) return answerOf(openSessionEvents(this.#parts, request));
     const streamed =
       pathname === INTERNAL_PATHS.execute
         ? await this.#executeStream(request)
-        : await this.#eventsStream(request);
-    return streamed.ok ? streamed.value : refusal(streamed);
+        : openExecutionEvents(this.#parts, request);
+    return answerOf(streamed);
   }
 
   #acceptLink(request: Request): Response {
     const identity = readIdentity(request, SessionLinkIdentitySchema);
     return identity === undefined
-      ? refusal(failure('protocol_violation', 'the link carries no identity'))
+      ? answerOf(failure('protocol_violation', 'the link carries no identity'))
       : this.#parts.link.accept(identity);
-  }
-
-  #sessionEvents(request: Request): Response {
-    const caller = readCaller(request);
-    const isOwn = caller !== undefined && this.#parts.row.ownedBy(caller) !== undefined;
-    const opened = isOwn
-      ? this.#parts.eventStreams.open(request.headers.get(INTERNAL_HEADERS.lastEventId))
-      : notFound();
-    return opened.ok ? opened.value : refusal(opened);
   }
 
   async #executeStream(request: Request): Promise<Outcome<Response>> {
@@ -427,18 +378,6 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     const accepted = await this.#accept(input.value, 'full');
     if (!accepted.ok) return accepted;
     return success(streamOf(this.#parts, accepted.value, { cursor: undefined, encoding: undefined }));
-  }
-
-  async #eventsStream(request: Request): Promise<Outcome<Response>> {
-    const caller = readCaller(request);
-    const target = readEventsPath(request);
-    if (caller === undefined || target === undefined) return failure('not_found', 'no such stream');
-    const found = find(this.#parts, caller, target.executionId);
-    if (!found.ok) return found;
-    const fault = readersFault(this.#parts);
-    if (fault !== undefined) return fault;
-    const cursor = cursorOf(request.headers.get(INTERNAL_HEADERS.lastEventId), target.executionId);
-    return success(streamOf(this.#parts, found.value, { cursor, encoding: target.encoding }));
   }
 
   override async webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): Promise<void> {
@@ -457,9 +396,4 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     this.#parts.clock.rang();
     await ring(this.#parts, this.env);
   }
-}
-
-/** A failure for the front to render: its status says that the body is one. */
-function refusal(refused: Failure): Response {
-  return Response.json(refused, { status: ERRORS[refused.code].status });
 }

@@ -1,5 +1,5 @@
 /** The parts of a session object, wired: what happens when the link, the sandbox or an execution changes. */
-import { type Failure, failure, type Outcome, success } from '../../../shared/errors.ts';
+import { failure, type Outcome } from '../../../shared/errors.ts';
 import type { Execution } from '../../../shared/execution.ts';
 import type { Configuration } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
@@ -8,7 +8,7 @@ import { earliest } from '../earliest.ts';
 import type { Account } from './account/account.ts';
 import { accountOf } from './account/of-session.ts';
 import { Acknowledgement } from './acknowledgement.ts';
-import { nextLook, standsStill, waitsForTools } from './agenda.ts';
+import { nextLook, standsStill } from './agenda.ts';
 import type { AlarmClock } from './alarm-clock.ts';
 import { Deadlines } from './deadlines.ts';
 import { Dispatch } from './dispatch.ts';
@@ -19,6 +19,7 @@ import { eventsOf } from './events/of-session.ts';
 import { SessionEventStreams } from './events/stream.ts';
 import { Executions } from './executions.ts';
 import { Intake } from './intake.ts';
+import { giveUp, stop } from './interruption.ts';
 import { SessionLink } from './link.ts';
 import { LinkChanges } from './link-changes.ts';
 import { EventLogs } from './logs.ts';
@@ -28,7 +29,7 @@ import { Pausing } from './pausing.ts';
 import type { ExecuteInput } from './port.ts';
 import { programsOf } from './programs/of-session.ts';
 import type { Programs } from './programs/programs.ts';
-import { type ExecutionRecord, isToBeSent } from './records.ts';
+import type { ExecutionRecord } from './records.ts';
 import { Recovery } from './recovery.ts';
 import { Relocation } from './relocation.ts';
 import { RestorePoints } from './restore-points/restore-points.ts';
@@ -38,10 +39,11 @@ import { SandboxChanges } from './sandbox-changes.ts';
 import type { SessionParts } from './session-parts.ts';
 import { SessionRow } from './session-row.ts';
 import { SessionStore } from './store.ts';
-import { Suspension } from './suspension.ts';
+import type { Suspension } from './suspension.ts';
+import { suspensionOf, wakeAfterRestart, wakeForWaiting, wakingOf } from './suspension-of-session.ts';
 import { Transfers } from './transfers.ts';
 import { UnresponsiveLanes } from './unresponsive-lanes.ts';
-import { Waking } from './waking.ts';
+import type { Waking } from './waking.ts';
 
 export interface RuntimePort {
   /** The first execution of a session that ends with it has ended. */
@@ -179,7 +181,7 @@ export class SessionRuntime implements SessionParts {
       standsStill: () => row.maybe !== undefined && standsStill(row.maybe),
       answer: (record) =>
         this.executions.answer(record, () => failure('host_unresponsive', 'the host did not answer in time')),
-      giveUp: (record) => this.#giveUp(record),
+      giveUp: (record) => giveUp(this, this.#lanes, record),
     });
     const relocation = new Relocation(row, store, env);
     this.#recovery = new Recovery(
@@ -245,31 +247,11 @@ export class SessionRuntime implements SessionParts {
       logs: this.logs,
       receipts: this.edgeReceipts,
       events: this.events,
-      stop: (record) => void this.stop(record),
+      stop: (record) => void stop(this, record),
       runInner: (input) => this.#port.runInner(input),
     });
-    this.suspension = new Suspension({
-      row,
-      store,
-      env,
-      configuration,
-      executions: this.executions,
-      dispatch: this.dispatch,
-      deadlines: this.deadlines,
-      pausing: this.pausing,
-      sandbox: this.sandbox,
-      transfers: this.transfers,
-      link,
-      port: {
-        moved: () => this.#moved(),
-        pump: () => void this.dispatch.pump(),
-        look: () => this.look(),
-        isToWake: () => this.waking.isLeaving,
-        forked: (executions) => this.programs.forked(executions),
-        sandboxLost: (reason) => this.sandboxChanges.abandon(reason),
-        snapshotMade: (data) => this.events.record({ type: 'snapshot.created', data }),
-      },
-    });
+    const moved = () => this.#moved();
+    this.suspension = suspensionOf(this, { env, configuration, moved });
     this.restorePoints = new RestorePoints({
       context,
       row,
@@ -282,32 +264,7 @@ export class SessionRuntime implements SessionParts {
         this.suspension.isPending,
       refuse: (record, why) => this.executions.end(record, { status: 'refused', reason: why.code }),
     });
-    this.waking = new Waking({
-      row,
-      store,
-      env,
-      executions: this.executions,
-      deadlines: this.deadlines,
-      sandbox: this.sandbox,
-      link,
-      port: {
-        moved: () => this.#moved(),
-        takePlace: () => this.account.takePlace(),
-        giveBackPlace: () => this.account.giveBackPlace(),
-        release: (snapshotId) => void this.suspension.records.release(snapshotId),
-        isMissed: () =>
-          this.executions.inFlight.some(
-            (record) => !waitsForTools(record) || this.programs.store.untaken(record.n).length > 0,
-          ),
-        look: () => this.look(),
-        giveUp: ({ code }) => {
-          for (const record of this.executions.inFlight.slice()) {
-            this.executions.end(record, { status: 'unknown', reason: code });
-          }
-        },
-        refuse: (why) => this.#refuseWaiting(why),
-      },
-    });
+    this.waking = wakingOf(this, { env, moved });
     this.#intake = new Intake({
       row,
       logs: this.logs,
@@ -361,18 +318,10 @@ export class SessionRuntime implements SessionParts {
       this.row.patch({ linkDownAtMs: Date.now() });
     }
     this.suspension.recover();
-    this.#wakeAfterRestart();
+    wakeAfterRestart(this);
     this.look();
     this.programs.recover();
     void this.dispatch.pump();
-  }
-
-  /** What waits for a snapshot to be made or restored waited in memory. */
-  #wakeAfterRestart(): void {
-    const { state, sandbox, snapshot } = this.row.record;
-    if (snapshot === null) return;
-    if (state === 'running' && sandbox === 'ready') queueMicrotask(() => this.waking.restored());
-    if (state === 'suspended') queueMicrotask(() => this.#wakeForWaiting());
   }
 
   /** Sees to it that the alarm rings when it has to. */
@@ -410,36 +359,7 @@ export class SessionRuntime implements SessionParts {
     this.account.moved(this.waking.isLeaving || this.executions.firstToSend !== undefined);
     this.#port.moved();
     void this.dispatch.pump();
-    this.#wakeForWaiting();
-  }
-
-  /** A call that waits wakes the session, be it that it came while the session moved. */
-  #wakeForWaiting(): void {
-    if (this.row.maybe?.state !== 'suspended') return;
-    if (this.executions.firstToSend !== undefined) void this.waking.wake();
-  }
-
-  #refuseWaiting(why: Failure): void {
-    this.transfers.refuseWaiting(why);
-    for (let next = this.executions.firstToSend; next !== undefined; next = this.executions.firstToSend) {
-      this.executions.end(next, { status: 'refused', reason: why.code });
-    }
-  }
-
-  /** What was not sent yet never is. */
-  async stop(record: ExecutionRecord): Promise<Outcome<null>> {
-    if (!isToBeSent(record)) return this.dispatch.interrupt(record);
-    this.executions.end(record, { status: 'cancelled', reason: 'interrupted' });
-    return success(null);
-  }
-
-  #giveUp(record: ExecutionRecord): void {
-    // Whatever still runs of it should not meet the next call, which therefore waits a moment.
-    if (this.link.isUp) {
-      void this.dispatch.interrupt(record);
-      this.#lanes.hold(this.dispatch.laneOf(record), record.n);
-    }
-    this.executions.end(record, { status: 'unknown', reason: 'host_unresponsive' });
+    wakeForWaiting(this);
   }
 
   #executionEnded(record: ExecutionRecord): void {
