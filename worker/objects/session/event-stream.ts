@@ -8,6 +8,7 @@ import {
 } from '../../../shared/execution.ts';
 import { OUTPUT_FRAME_BYTES, SSE_HEARTBEAT_MS } from '../../../shared/limits.ts';
 import type { EventLog, ReaderPosition } from './event-log.ts';
+import { bytesOf, plain, type TextPart } from './event-text.ts';
 import { joinBytes } from './output-pieces.ts';
 import type { OutputPiece } from './records.ts';
 import { TAIL_ROWS_FROM } from './row-numbers.ts';
@@ -48,9 +49,9 @@ export function eventStream(source: EventStreamSource, cursor: EventCursor): Res
       controller.enqueue(utf8(`: ${source.executionId}\nid: ${formatCursor(reader.cursor)}\n\n`));
     },
     async pull(controller) {
-      const text = await reader.next();
-      if (text !== undefined) {
-        controller.enqueue(utf8(text));
+      const bytes = await reader.next();
+      if (bytes !== undefined) {
+        controller.enqueue(bytes);
         return;
       }
       clearInterval(watch ?? null);
@@ -79,6 +80,9 @@ class EventReader {
   /** What was said before the reader came is over. */
   #heardProgress: number;
   #closed = false;
+  /** One timer for many waits: to set and clear one for each would cost more than what it waits for. */
+  #heartbeat: ReturnType<typeof setTimeout> | undefined;
+  #waiting: { sinceMs: number; tooLong: (isChanged: false) => void } | undefined;
   /** Whether the reader waits for something, and when it was given something last. */
   #asked = false;
   #gaveAtMs = Date.now();
@@ -99,6 +103,7 @@ class EventReader {
 
   close(): void {
     this.#closed = true;
+    clearTimeout(this.#heartbeat ?? null);
     this.#source.log.removeReader(this.#position);
     // Whoever waits for this reader's next event waits no longer.
     this.#source.log.wake();
@@ -108,27 +113,27 @@ class EventReader {
     return !this.#closed && !this.#asked && this.#source.log.hasEnded && nowMs - this.#gaveAtMs >= STALLED_MS;
   }
 
-  /** Text of the next events; `undefined` at the end. */
-  async next(): Promise<string | undefined> {
+  /** The next events; `undefined` at the end. */
+  async next(): Promise<Uint8Array | undefined> {
     this.#asked = true;
-    const text = await this.#next();
+    const bytes = await this.#next();
     this.#asked = false;
     this.#gaveAtMs = Date.now();
-    return text;
+    return bytes;
   }
 
-  async #next(): Promise<string | undefined> {
+  async #next(): Promise<Uint8Array | undefined> {
     while (!this.#closed) {
-      const text = this.#ready();
-      if (text !== '') return text;
+      const bytes = bytesOf(this.#ready());
+      if (bytes.length > 0) return bytes;
       if (this.#source.ended() !== undefined) break;
-      if (!(await this.#changed())) return ': heartbeat\n\n';
+      if (!(await this.#changed())) return utf8(': heartbeat\n\n');
     }
     this.close();
     return undefined;
   }
 
-  #ready(): string {
+  #ready(): TextPart[] {
     const { log, startedAt, ended } = this.#source;
     const begun = this.#started(startedAt());
     const started = begun + this.#called();
@@ -136,9 +141,9 @@ class EventReader {
     const execution = ended();
     const pieces = log.read(this.#position, EVENT_BYTES);
     const output = this.#output(pieces);
-    if (pieces.length > 0 || this.#nextCalls().length > 0) return started + output;
-    if (execution === undefined) return started + this.#progress() + this.#pause();
-    return started + output + this.#closing(execution);
+    if (pieces.length > 0 || this.#nextCalls().length > 0) return [plain(started), ...output];
+    if (execution === undefined) return [plain(started + this.#progress() + this.#pause())];
+    return [plain(started), ...output, plain(this.#closing(execution))];
   }
 
   #started(startedAt: string | null): string {
@@ -186,21 +191,28 @@ class EventReader {
     return this.#source.toolCalls(this.#toolCalls);
   }
 
-  #output(pieces: readonly OutputPiece[]): string {
-    let text = '';
-    for (const run of runsOf(pieces)) {
+  #output(pieces: readonly OutputPiece[]): TextPart[] {
+    return runsOf(pieces).flatMap((run) => {
       const at = run.stream === 'stdout' ? 'stdoutBytes' : 'stderrBytes';
-      if (run.offset > this.cursor[at]) text += this.#gap(run.stream, run.offset);
+      const gap = run.offset > this.cursor[at] ? this.#gap(run.stream, run.offset) : '';
       this.cursor[at] = run.offset + run.bytes.length;
-      const { encoding } = this.#source;
-      text += this.#event({
-        event: run.stream,
-        offset: run.offset,
-        text: streamText(run.bytes, encoding),
-        encoding,
-      });
-    }
-    return text;
+      return [plain(gap), ...this.#outputEvent(run)];
+    });
+  }
+
+  /** As `#event` writes it, but in parts: put together, a text of this length would be copied once more. */
+  #outputEvent({ stream, offset, bytes }: OutputPiece): TextPart[] {
+    const { encoding } = this.#source;
+    const text = streamText(bytes, encoding);
+    const quoted = JSON.stringify(text);
+    const escapes = quoted.length - text.length;
+    return [
+      plain(
+        `id: ${formatCursor(this.cursor)}\nevent: ${stream}\ndata: {"event":"${stream}","offset":${offset},"text":`,
+      ),
+      { text: quoted, bytes: escapes + (encoding === 'base64' ? text.length : bytes.length) },
+      plain(`,"encoding":"${encoding}"}\n\n`),
+    ];
   }
 
   #gap(stream: 'stdout' | 'stderr', to: number): string {
@@ -237,13 +249,22 @@ class EventReader {
   async #changed(): Promise<boolean> {
     const change = this.#source.log.changed();
     const { promise: silence, resolve } = Promise.withResolvers<false>();
-    const timer = setTimeout(() => resolve(false), SSE_HEARTBEAT_MS);
+    this.#waiting = { sinceMs: Date.now(), tooLong: resolve };
+    this.#heartbeat ??= setTimeout(() => this.#tick(), SSE_HEARTBEAT_MS);
     try {
       return await Promise.race([change.promise.then(() => true), silence]);
     } finally {
-      clearTimeout(timer);
+      this.#waiting = undefined;
       change.cancel();
     }
+  }
+
+  #tick(): void {
+    this.#heartbeat = undefined;
+    if (this.#waiting === undefined) return;
+    const leftMs = SSE_HEARTBEAT_MS - (Date.now() - this.#waiting.sinceMs);
+    if (leftMs <= 0) this.#waiting.tooLong(false);
+    else this.#heartbeat = setTimeout(() => this.#tick(), leftMs);
   }
 }
 
