@@ -2,10 +2,14 @@
  * What of the host's stream of frames was taken in, is kept, and was acknowledged. Frames are kept in batches: a write
  * costs as much as a round trip, and an acknowledgement is worth nothing before it.
  */
+import { LINK_WINDOW_BYTES } from '../../../shared/limits.ts';
 import type { SelectiveAck } from './link.ts';
 import type { EventLogs } from './logs.ts';
 
-const BATCH_BYTES = 262_144;
+/** Where nothing is to be written, the host has its credit back for each of these. */
+const CREDIT_BYTES = LINK_WINDOW_BYTES / 8;
+/** A write waits for the disk, a few milliseconds whatever its size; the host sends the other half meanwhile. */
+const WRITTEN_BYTES = LINK_WINDOW_BYTES / 2;
 /** Readers wait for what is to be written, and a held host for its credit. */
 const BATCH_MS = 10;
 /**
@@ -82,7 +86,7 @@ export class Acknowledgement {
     this.#seen = Math.max(this.#seen, seq);
     this.#bytes += bytes;
     this.#isDirty ||= needsWrite;
-    if (this.#bytes >= BATCH_BYTES) this.flush();
+    if (this.#bytes >= (this.#isDirty ? WRITTEN_BYTES : CREDIT_BYTES)) this.flush();
     else this.#flushWithin(isAwaited || this.#bytes >= UNHURRIED_BYTES ? BATCH_MS : UNHURRIED_MS);
   }
 
