@@ -1,5 +1,5 @@
 /** Long outputs by the front door: kept beyond what a result holds, read in ranges, counted, cut at limits, and removed. */
-import { evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test';
+import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { sha256Hex } from '../../../shared/digest.ts';
@@ -10,6 +10,7 @@ import { UsageReportSchema } from '../../../shared/tenant.ts';
 import { sessionObjectName } from '../../../worker/objects/session-name.ts';
 import { ExecutionListSchema } from '../../../worker/routes/executions.ts';
 import { echo, type HostDouble, type Script } from '../../fixtures/host-double/host-double.ts';
+import { PATIENCE_MS } from '../../patience.ts';
 import { nowS, tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn, request } from '../harness/api.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
@@ -17,6 +18,7 @@ import { OPERATOR_TOKEN } from '../issuer-bindings.ts';
 
 const operator = { token: OPERATOR_TOKEN };
 const MIB = 1024 * 1024;
+const PATIENCE = { timeout: PATIENCE_MS };
 
 /** `print 5000000 7` writes so many bytes to stdout and to stderr; `print-and-hold` is then interrupted. */
 const script: Script = async (execution, session) => {
@@ -309,4 +311,46 @@ describe('a storage that does not answer', () => {
     vi.useRealTimers();
     await allInR2(tenant, 5 * MIB);
   });
+});
+
+test('a long output goes to its storage once no other program of its session writes much', async () => {
+  const put = vi.spyOn(env.CONTENT, 'put').mockRejectedValue(new Error('down'));
+  const tenant = await tenantWith();
+  const sessionId = await open(tenant);
+  await run(tenant, sessionId, `print ${5 * MIB} 0`);
+  await vi.waitFor(() => expect(put).toHaveBeenCalled(), PATIENCE);
+  put.mockClear();
+  put.mockRestore();
+  // The time moves by the steps below alone (to wait moves it, too): where it really passes, no look comes between them.
+  const startedAtMs = Date.now();
+  vi.useFakeTimers({ toFake: ['Date'], now: startedAtMs });
+  const writing = await run(tenant, sessionId, `print-and-hold ${9 * MIB} 0`, {
+    detach: true,
+    timeout_ms: 600_000,
+  });
+  const url = `/v1/sessions/${sessionId}/executions/${writing.execution_id}/output/stdout`;
+  await vi.waitFor(async () => {
+    vi.setSystemTime(startedAtMs);
+    const { response } = await read(tenant, url, { headers: { Range: 'bytes=0-0' } });
+    expect(Number(response.headers.get('Sandgate-Written-Bytes'))).toBeGreaterThan(8 * MIB);
+  }, PATIENCE);
+  const stub = stubOf(tenant, sessionId);
+  const alarmAtMs = () => runInDurableObject(stub, (_, { storage }) => storage.getAlarm());
+
+  vi.setSystemTime(startedAtMs + 35_000);
+  await runDurableObjectAlarm(stub);
+  // It is looked at again soon, and not stored.
+  await vi.waitFor(async () => {
+    vi.setSystemTime(startedAtMs + 35_000);
+    const inMs = Number(await alarmAtMs()) - Date.now();
+    expect(inMs).toBeGreaterThan(-500);
+    expect(inMs).toBeLessThanOrEqual(1_000);
+  }, PATIENCE);
+  expect(await keysOf(tenant)).toEqual([]);
+
+  vi.setSystemTime(Date.now() + 1_000);
+  await runDurableObjectAlarm(stub);
+  vi.useRealTimers();
+  await allInR2(tenant, 5 * MIB);
+  await api('POST', `/v1/sessions/${sessionId}/interrupt`, { token: tenant.token, body: {} });
 });

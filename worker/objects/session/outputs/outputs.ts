@@ -14,13 +14,17 @@ import type { OutputsStore } from './store.ts';
 
 const CHUNK_BYTES = 1_048_576;
 /**
- * Waiting in rows, of all executions together. What runs is stored when it has ended, so that it does not share the object's
- * thread with that; only beyond the first number before, and beyond the second programs wait for the storage.
+ * Waiting in rows, of all executions together. Nothing is stored before its execution has ended and while another writes
+ * much, so that no stream shares the object's thread with that; only beyond the first number it is, which is four outputs
+ * of the greatest length, and beyond the second programs wait for the storage.
  */
-const MAX_UNHURRIED_BYTES = 64 * 1_048_576;
-const MAX_WAITING_BYTES = 96 * 1_048_576;
+const MAX_UNHURRIED_BYTES = 4 * MAX_STORED_OUTPUT_BYTES;
+const MAX_WAITING_BYTES = 6 * MAX_STORED_OUTPUT_BYTES;
 /** Whoever waits for the end hears of it before the work on its output begins. */
 const ANSWER_FIRST_MS = 500;
+/** Whether programs write much is looked at so often, by what came since the last look. */
+const FLOW_LOOK_MS = 500;
+const FLOW_BYTES = CHUNK_BYTES;
 const FIRST_RETRY_MS = 1_000;
 const LONGEST_RETRY_MS = 300_000;
 /** About 24 minutes. */
@@ -78,6 +82,8 @@ export class Outputs {
   readonly #held: HeldStorage;
   readonly #states = new Map<number, ExecutionState>();
   #waitingBytes = 0;
+  /** That programs wrote since the last look, whether it is stored or not. */
+  #flowedBytes = 0;
   #working: Promise<void> | undefined;
   #tries = 0;
   #retryAtMs: number | null = null;
@@ -117,6 +123,7 @@ export class Outputs {
 
   /** The part of a piece, which no row of the replay window holds, that is to be stored. */
   take(execution: { n: number; executionId: string }, piece: OutputPiece): OutputPiece | undefined {
+    this.#flowedBytes += piece.bytes.length;
     if (!this.#port.isOn() || piece.offset >= MAX_STORED_OUTPUT_BYTES) return undefined;
     const { streams } = this.#stateOf(execution);
     const state = streams[piece.stream] ?? this.#streamFrom(execution.n, piece);
@@ -175,6 +182,7 @@ export class Outputs {
     const state = this.#states.get(n);
     if (state !== undefined) {
       state.hasEnded = true;
+      this.#flowedBytes = 0;
       this.#retryAtMs ??= Date.now() + ANSWER_FIRST_MS;
       this.#port.look();
     }
@@ -221,6 +229,7 @@ export class Outputs {
       await this.#removeDropped();
       await this.#held.reserve();
       for (let next = this.#next(); next !== undefined; next = this.#next()) {
+        if (this.#mayWait()) return;
         await this.#upload(next);
         await this.#held.reserve();
       }
@@ -231,6 +240,15 @@ export class Outputs {
       logWarning('output_not_stored', { tries: this.#tries, detail: messageOf(error) });
       this.#failed();
     }
+  }
+
+  /** Whether a program writes much, and there is room to wait until it does no more; then it is looked at again. */
+  #mayWait(): boolean {
+    const isFlowing = this.#flowedBytes >= FLOW_BYTES;
+    if (!isFlowing || this.#waitingBytes > MAX_UNHURRIED_BYTES) return false;
+    this.#flowedBytes = 0;
+    this.#retryAtMs = Date.now() + FLOW_LOOK_MS;
+    return true;
   }
 
   #failed(): void {
