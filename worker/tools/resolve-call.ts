@@ -8,7 +8,7 @@ import { requireScopes } from '../middleware/authentication.ts';
 import { invalid } from '../middleware/body.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
 import type { NameKind, StoredTool } from '../objects/catalogue/port.ts';
-import type { CalledAs } from '../objects/session/records.ts';
+import type { CalledAs } from '../objects/session/rows/records.ts';
 import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
 import { compileSchema } from '../schema/compile.ts';
 import { type CallPlace, checkCall, requireFit, toolNotFound } from './check-call.ts';

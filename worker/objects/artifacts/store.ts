@@ -1,7 +1,7 @@
 /** SQL of the object that knows the artifacts of one tenant. */
 import * as z from 'zod';
 import { type Artifact, ArtifactSchema } from '../../../shared/artifact.ts';
-import { json } from '../session/records.ts';
+import { json } from '../session/rows/records.ts';
 import { type UntoldStorage, UntoldStorageSchema } from '../storage-book.ts';
 import type { NewArtifact } from './port.ts';
 

@@ -13,7 +13,7 @@ import { ringBy } from '../ring-by.ts';
 import type { EdgeCall } from '../session/edge-calls/edge-call.ts';
 import { EdgeCalls } from '../session/edge-calls/edge-calls.ts';
 import { EdgeReceipts } from '../session/edge-receipts/edge-receipts.ts';
-import { KEYS_LIVE_MS } from '../session/retention.ts';
+import { KEYS_LIVE_MS } from '../session/retention/retention.ts';
 import type { KeyedCallPlace, KeyedCallPort } from './port.ts';
 import { type KeyedCall, KeyedCallStore } from './store.ts';
 

@@ -17,11 +17,11 @@ import type { Caller } from '../caller.ts';
 import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
 import type { AccountTerms } from '../tenant/ledger/account.ts';
 import type { EdgeCall } from './edge-calls/edge-call.ts';
-import type { ToldProgress } from './newest-progress.ts';
+import type { ToldProgress } from './edge-calls/newest-progress.ts';
 import type { OutputAt, OutputExtent } from './outputs/port.ts';
 import type { ForkedProgram } from './programs/forked.ts';
 import type { ProgramFacts } from './programs/port.ts';
-import { CalledAsSchema } from './records.ts';
+import { CalledAsSchema } from './rows/records.ts';
 
 /** A session as it stood at a checkpoint, for others to be made of. */
 export interface ForkPoint {

@@ -1,15 +1,15 @@
 /** What a session object consists of, for those of its parts that have to do with many others. */
-import type { Deadlines } from './deadlines.ts';
-import type { Dispatch } from './dispatch.ts';
-import type { Executions } from './executions.ts';
-import type { SessionLink } from './link.ts';
-import type { Pausing } from './pausing.ts';
+import type { Deadlines } from './executions/deadlines.ts';
+import type { Dispatch } from './executions/dispatch.ts';
+import type { Executions } from './executions/executions.ts';
+import type { Pausing } from './lifecycle/pausing.ts';
+import type { SessionLink } from './link/link.ts';
 import type { Programs } from './programs/programs.ts';
-import type { SandboxKeeper } from './sandbox.ts';
-import type { SessionRow } from './session-row.ts';
-import type { Suspension } from './suspension.ts';
-import type { Transfers } from './transfers.ts';
-import type { Waking } from './waking.ts';
+import type { SessionRow } from './rows/session-row.ts';
+import type { SandboxKeeper } from './sandbox/sandbox.ts';
+import type { Suspension } from './suspension/suspension.ts';
+import type { Waking } from './suspension/waking.ts';
+import type { Transfers } from './transfers/transfers.ts';
 
 export interface SessionParts {
   readonly row: SessionRow;

@@ -2,8 +2,8 @@
 import { networkView } from '../../../shared/network.ts';
 import { type Session, WORKDIR } from '../../../shared/session.ts';
 import type { SessionListEntry } from '../tenant/port.ts';
-import { expiryOf } from './agenda.ts';
-import type { ExecutionRecord, SessionRecord } from './records.ts';
+import { expiryOf } from './alarm/agenda.ts';
+import type { ExecutionRecord, SessionRecord } from './rows/records.ts';
 
 export function sessionView(record: SessionRecord, open: readonly ExecutionRecord[], total: number): Session {
   const { facts } = record;

@@ -5,7 +5,7 @@ import { ImageDigestSchema, SessionIdSchema, SnapshotIdSchema } from '../../../s
 import { ResourceLimitsSchema } from '../../../shared/session.ts';
 import { SnapshotRequirementsSchema } from '../../../shared/snapshot.ts';
 import type { SnapshotList } from '../../../shared/snapshot-resource.ts';
-import { StoredNetworkSchema } from '../session/records.ts';
+import { StoredNetworkSchema } from '../session/rows/records.ts';
 
 /**
  * `named`: of a user. `fork`: of a fork under way. `suspension`: where a suspended session is. `restore_point`: of a session

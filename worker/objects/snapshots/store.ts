@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { SessionIdSchema } from '../../../shared/ids.ts';
 import type { SnapshotPlace } from '../../snapshots/storage.ts';
 import { ensureSchema, type NewerColumn } from '../schema.ts';
-import { json } from '../session/records.ts';
+import { json } from '../session/rows/records.ts';
 import { type UntoldStorage, UntoldStorageSchema } from '../storage-book.ts';
 import { type NewSnapshot, type SnapshotFacts, SnapshotFactsSchema, SnapshotKindSchema } from './port.ts';
 

@@ -4,7 +4,7 @@ import { SealedCallbackSchema } from '../../../shared/callback.ts';
 import { EventSchema, WebhookEventTypeSchema } from '../../../shared/event.ts';
 import { WebhookIdSchema } from '../../../shared/ids.ts';
 import { ensureSchema, type NewerColumn } from '../schema.ts';
-import { Flag, json } from '../session/records.ts';
+import { Flag, json } from '../session/rows/records.ts';
 
 const SCHEMA = `
 CREATE TABLE IF NOT EXISTS tenant (id INTEGER PRIMARY KEY CHECK (id = 1), name TEXT NOT NULL);

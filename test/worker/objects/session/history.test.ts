@@ -2,9 +2,9 @@ import { runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { describe, expect, test } from 'vitest';
 import { MAX_EXECUTION_HISTORY } from '../../../../shared/limits.ts';
-import { History } from '../../../../worker/objects/session/history.ts';
-import type { ExecutionRecord } from '../../../../worker/objects/session/records.ts';
-import { SessionStore } from '../../../../worker/objects/session/store.ts';
+import { History } from '../../../../worker/objects/session/executions/history.ts';
+import type { ExecutionRecord } from '../../../../worker/objects/session/rows/records.ts';
+import { SessionStore } from '../../../../worker/objects/session/rows/store.ts';
 
 const MIB = 1024 * 1024;
 

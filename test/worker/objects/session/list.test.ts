@@ -1,6 +1,6 @@
 import { runInDurableObject } from 'cloudflare:test';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { SessionStore } from '../../../../worker/objects/session/store.ts';
+import { SessionStore } from '../../../../worker/objects/session/rows/store.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
 import { call, caller, openSession, sessionObject, type TestSession } from '../../harness/sessions.ts';

@@ -8,7 +8,7 @@ import {
 import { env } from 'cloudflare:workers';
 import { beforeEach, describe, expect, type MockInstance, test, vi } from 'vitest';
 import { HostObject } from '../../../../worker/objects/host/object.ts';
-import { SUSPEND_PATIENCE_MS } from '../../../../worker/objects/session/agenda.ts';
+import { SUSPEND_PATIENCE_MS } from '../../../../worker/objects/session/alarm/agenda.ts';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import type { SessionDouble } from '../../../fixtures/host-double/session-double.ts';
 import { storeSnapshot } from '../../../fixtures/host-double/snapshot-double.ts';

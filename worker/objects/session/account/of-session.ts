@@ -3,8 +3,8 @@ import type { Env } from '../../../env.ts';
 import { callObject } from '../../../middleware/call-object.ts';
 import { logWarning, messageOf } from '../../log.ts';
 import type { AccountTerms } from '../../tenant/ledger/account.ts';
-import type { Executions } from '../executions.ts';
-import type { SessionRow } from '../session-row.ts';
+import type { Executions } from '../executions/executions.ts';
+import type { SessionRow } from '../rows/session-row.ts';
 import { Account } from './account.ts';
 import { AccountStore } from './store.ts';
 

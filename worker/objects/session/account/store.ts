@@ -1,7 +1,7 @@
 /** SQL of a session's own account: what it has used since it began, and what of that its tenant has not heard. */
 import * as z from 'zod';
 import { ensureSchema } from '../../schema.ts';
-import { Flag } from '../records.ts';
+import { Flag } from '../rows/records.ts';
 
 const SCHEMA = `
 CREATE TABLE IF NOT EXISTS account (

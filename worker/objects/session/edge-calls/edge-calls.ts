@@ -14,10 +14,10 @@ import { givenBy, givenText } from '../../../tools/given.ts';
 import { ChangeWaits } from '../../change-waits.ts';
 import type { EdgeReceipts } from '../edge-receipts/edge-receipts.ts';
 import { digestOf, type EndedEdgeCall } from '../edge-receipts/receipt.ts';
-import { NewestProgress, type ToldProgress } from '../newest-progress.ts';
-import { KEYS_LIVE_MS } from '../retention.ts';
-import type { KeptSince } from '../retention-sweep.ts';
+import { KEYS_LIVE_MS } from '../retention/retention.ts';
+import type { KeptSince } from '../retention/retention-sweep.ts';
 import type { EdgeCall } from './edge-call.ts';
+import { NewestProgress, type ToldProgress } from './newest-progress.ts';
 import { type EdgeCallRow, EdgeCallStore } from './store.ts';
 
 const MAX_CALLS = 500;

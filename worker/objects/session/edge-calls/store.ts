@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { type Execution, ExecutionSchema } from '../../../../shared/execution.ts';
 import { ensureSchema } from '../../schema.ts';
 import { MadeCallSchema } from '../edge-receipts/made.ts';
-import { json } from '../records.ts';
+import { json } from '../rows/records.ts';
 
 const SCHEMA = {
   statements: `

@@ -6,7 +6,7 @@ import type { Envelope } from '../../../../shared/dsse.ts';
 import { FIRST_PREVIOUS_SHA256 } from '../../../../shared/receipt.ts';
 import type { Configuration } from '../../../configuration.ts';
 import { logWarning, messageOf } from '../../log.ts';
-import type { SessionRecord } from '../records.ts';
+import type { SessionRecord } from '../rows/records.ts';
 import { type EndedEdgeCall, edgeReceiptFacts, signEdgeReceipt } from './receipt.ts';
 import { EdgeReceiptStore, type UnsignedReceipt } from './store.ts';
 

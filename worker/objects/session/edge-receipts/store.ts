@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { type Envelope, EnvelopeSchema } from '../../../../shared/dsse.ts';
 import { EdgeReceiptSchema } from '../../../../shared/edge-receipt.ts';
 import { ensureSchema } from '../../schema.ts';
-import { json } from '../records.ts';
+import { json } from '../rows/records.ts';
 
 const SCHEMA = `
 CREATE TABLE IF NOT EXISTS edge_receipt (

@@ -11,7 +11,7 @@ import { newId } from '../../../../shared/ids.ts';
 import type { SessionState } from '../../../../shared/lifecycle.ts';
 import type { EventsNotice } from '../../../webhooks/message.ts';
 import { logWarning } from '../../log.ts';
-import type { ExecutionRecord, SessionRecord } from '../records.ts';
+import type { ExecutionRecord, SessionRecord } from '../rows/records.ts';
 import { EventOutbox } from './outbox.ts';
 import type { SessionEventStore } from './store.ts';
 

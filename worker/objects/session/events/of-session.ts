@@ -1,6 +1,6 @@
 /** The events of a session, wired to its rows and to the queue that they leave by. */
 import type { Env } from '../../../env.ts';
-import type { SessionRecord } from '../records.ts';
+import type { SessionRecord } from '../rows/records.ts';
 import { SessionEvents } from './events.ts';
 import { SessionEventStore } from './store.ts';
 

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { type SealedCallback, SealedCallbackSchema } from '../../../../shared/callback.ts';
 import { type SessionEvent, SessionEventSchema } from '../../../../shared/event.ts';
 import { ensureSchema } from '../../schema.ts';
-import { json } from '../records.ts';
+import { json } from '../rows/records.ts';
 
 const SCHEMA = `
 CREATE TABLE IF NOT EXISTS session_event (

@@ -2,7 +2,7 @@
 import { failure, type Outcome, success } from '../../../../shared/errors.ts';
 import type { StreamName } from '../../../../shared/execution.ts';
 import type { Caller } from '../../caller.ts';
-import { find } from '../calls.ts';
+import { find } from '../executions/calls.ts';
 import type { SessionRuntime } from '../runtime.ts';
 import type { OutputAt, OutputExtent } from './port.ts';
 import { outputAt, outputExtent } from './reading.ts';

@@ -3,7 +3,7 @@ import type { StreamName } from '../../../../shared/execution.ts';
 import { isTerminal } from '../../../../shared/lifecycle.ts';
 import { INLINE_BYTES } from '../../../../shared/limits.ts';
 import { readEnvelope } from '../../../../shared/receipt-verify.ts';
-import type { ExecutionRecord } from '../records.ts';
+import type { ExecutionRecord } from '../rows/records.ts';
 import type { SessionRuntime } from '../runtime.ts';
 import type { OutputAt, OutputExtent } from './port.ts';
 

@@ -2,9 +2,9 @@
 import * as z from 'zod';
 import { type StreamName, StreamNameSchema } from '../../../../shared/execution.ts';
 import { ensureSchema } from '../../schema.ts';
-import { beyond } from '../output-pieces.ts';
-import type { OutputPiece } from '../records.ts';
-import { ROWS_PER_EXECUTION, TAIL_ROWS_FROM } from '../row-numbers.ts';
+import { beyond } from '../event-logs/output-pieces.ts';
+import type { OutputPiece } from '../rows/records.ts';
+import { ROWS_PER_EXECUTION, TAIL_ROWS_FROM } from '../rows/row-numbers.ts';
 import type { StoredChunk } from './port.ts';
 
 const SCHEMA = `

@@ -5,8 +5,8 @@ import type { Execution } from '../../../../shared/execution.ts';
 import type { Env } from '../../../env.ts';
 import { approvalCalls, SAFE } from '../../../routes/object-calls.ts';
 import type { ApprovalDecision } from '../port.ts';
-import type { ExecutionRecord } from '../records.ts';
-import type { SessionRow } from '../session-row.ts';
+import type { ExecutionRecord } from '../rows/records.ts';
+import type { SessionRow } from '../rows/session-row.ts';
 import type { CallRow, ProgramRow } from './store.ts';
 import { argumentsOf, executionIdOfCall } from './view.ts';
 

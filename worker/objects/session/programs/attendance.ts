@@ -1,6 +1,6 @@
 /** Callers that wait for a program: for its end, or for calls that they are to execute. */
 import { isTerminal } from '../../../../shared/lifecycle.ts';
-import type { ExecutionRecord } from '../records.ts';
+import type { ExecutionRecord } from '../rows/records.ts';
 import type { ProgramStore } from './store.ts';
 
 /** A caller is told of a call of theirs after this, though other branches of the program still run. */

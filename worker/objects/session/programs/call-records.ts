@@ -3,9 +3,9 @@ import type { Execution } from '../../../../shared/execution.ts';
 import type { TerminalStatus } from '../../../../shared/lifecycle.ts';
 import { type Given, givenText } from '../../../tools/given.ts';
 import type { EdgeReceipts } from '../edge-receipts/edge-receipts.ts';
-import type { Executions } from '../executions.ts';
-import type { ExecutionRecord } from '../records.ts';
-import type { SessionRow } from '../session-row.ts';
+import type { Executions } from '../executions/executions.ts';
+import type { ExecutionRecord } from '../rows/records.ts';
+import type { SessionRow } from '../rows/session-row.ts';
 import { type CallRow, numberOf, type ProgramStore, programOfCall } from './store.ts';
 import { callIdOfExecution, executionIdOfCall, innerExecution } from './view.ts';
 

@@ -4,8 +4,8 @@ import type { CodeCall } from '../../../programs/inner-call.ts';
 import { codeAnswer } from '../../../tools/code-cell.ts';
 import { type Given, givenBy } from '../../../tools/given.ts';
 import type { ExecuteInput } from '../port.ts';
-import type { ExecutionRecord } from '../records.ts';
-import type { SessionRow } from '../session-row.ts';
+import type { ExecutionRecord } from '../rows/records.ts';
+import type { SessionRow } from '../rows/session-row.ts';
 
 export function codeExecution(
   program: ExecutionRecord,

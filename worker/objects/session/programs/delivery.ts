@@ -1,6 +1,6 @@
 /** Answers on their way into a program: sent again on a new link until the host has them, and only so many at a time. */
 import { utf8 } from '../../../../shared/encoding.ts';
-import type { ExecutionRecord } from '../records.ts';
+import type { ExecutionRecord } from '../rows/records.ts';
 import type { CallRow, ProgramStore } from './store.ts';
 
 /** What a host takes of commands at once is bounded; an answer may be as large as a command. */

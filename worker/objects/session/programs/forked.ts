@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { CallNumberSchema } from '../../../../shared/code-mode.ts';
 import { ExecutionIdSchema } from '../../../../shared/ids.ts';
 import type { CarriedExecution } from '../../../../shared/snapshot.ts';
-import { CalledAsSchema, type ExecutionRecord } from '../records.ts';
+import { CalledAsSchema, type ExecutionRecord } from '../rows/records.ts';
 import { ProgramFactsSchema } from './port.ts';
 import { type CallRow, MadeInnerCallSchema, numberOf, type ProgramStore } from './store.ts';
 

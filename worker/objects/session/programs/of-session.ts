@@ -4,10 +4,10 @@ import type { Execution } from '../../../../shared/execution.ts';
 import type { Configuration } from '../../../configuration.ts';
 import type { Env } from '../../../env.ts';
 import type { EdgeReceipts } from '../edge-receipts/edge-receipts.ts';
+import type { EventLogs } from '../event-logs/logs.ts';
 import type { SessionEvents } from '../events/events.ts';
-import type { EventLogs } from '../logs.ts';
 import type { ExecuteInput } from '../port.ts';
-import type { ExecutionRecord } from '../records.ts';
+import type { ExecutionRecord } from '../rows/records.ts';
 import type { SessionParts } from '../session-parts.ts';
 import { Programs } from './programs.ts';
 

@@ -1,6 +1,6 @@
 /** The programs of the session that have not ended: of other executions nothing is asked. */
-import type { Executions } from '../executions.ts';
-import type { ExecutionRecord } from '../records.ts';
+import type { Executions } from '../executions/executions.ts';
+import type { ExecutionRecord } from '../rows/records.ts';
 import type { CallRow, ProgramRow, ProgramStore } from './store.ts';
 
 export interface OpenProgram {

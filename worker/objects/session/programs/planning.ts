@@ -3,7 +3,7 @@ import type { Configuration } from '../../../configuration.ts';
 import type { Env } from '../../../env.ts';
 import type { TenantPrincipal } from '../../../identity/principal.ts';
 import { type InnerCallPlan, planInnerCall } from '../../../programs/inner-call.ts';
-import type { SessionRow } from '../session-row.ts';
+import type { SessionRow } from '../rows/session-row.ts';
 import type { CallRow, ProgramRow } from './store.ts';
 
 export class Planning {

@@ -4,8 +4,8 @@ import { CallErrorSchema, InnerCallStatusSchema } from '../../../../shared/code-
 import { concatBytes } from '../../../../shared/encoding.ts';
 import { ensureSchema } from '../../schema.ts';
 import { MadeCallSchema } from '../edge-receipts/made.ts';
-import { Flag, json } from '../records.ts';
-import { ROWS_PER_EXECUTION } from '../row-numbers.ts';
+import { Flag, json } from '../rows/records.ts';
+import { ROWS_PER_EXECUTION } from '../rows/row-numbers.ts';
 import { type ProgramFacts, ProgramFactsSchema } from './port.ts';
 
 const SCHEMA = `

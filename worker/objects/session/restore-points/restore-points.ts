@@ -1,9 +1,9 @@
 /** The states that a session may be taken back to: a snapshot before each execution that asks for it, the latest few. */
 import type { Failure } from '../../../../shared/errors.ts';
 import type { TerminalStatus } from '../../../../shared/lifecycle.ts';
-import type { ExecutionRecord } from '../records.ts';
-import type { SessionRow } from '../session-row.ts';
-import type { Suspension } from '../suspension.ts';
+import type { ExecutionRecord } from '../rows/records.ts';
+import type { SessionRow } from '../rows/session-row.ts';
+import type { Suspension } from '../suspension/suspension.ts';
 import { type PointSnapshot, type RestorePoint, RestorePointStore } from './store.ts';
 
 export const MAX_RESTORE_POINTS = 4;

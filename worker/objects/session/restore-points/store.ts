@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { SnapshotIdSchema } from '../../../../shared/ids.ts';
 import { SnapshotRequirementsSchema } from '../../../../shared/snapshot.ts';
 import { ensureSchema } from '../../schema.ts';
-import { json } from '../records.ts';
+import { json } from '../rows/records.ts';
 
 const SCHEMA = 'CREATE TABLE IF NOT EXISTS restore_point (n INTEGER PRIMARY KEY, snapshot TEXT NOT NULL)';
 

@@ -1,7 +1,7 @@
 /** SQL of how long the tenant wants things kept. */
 import * as z from 'zod';
 import { KEPT_FOREVER, type Retention, RetentionSchema } from '../../../../shared/retention.ts';
-import { json } from '../../session/records.ts';
+import { json } from '../../session/rows/records.ts';
 
 const SCHEMA = `
 CREATE TABLE IF NOT EXISTS retention (id INTEGER PRIMARY KEY CHECK (id = 1), days TEXT NOT NULL);

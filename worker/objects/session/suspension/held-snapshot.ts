@@ -1,0 +1,41 @@
+/** Snapshots in the rows of a session: the one that its sandbox is made of next, and the one that is being made. */
+import * as z from 'zod';
+import { SessionIdSchema, SnapshotIdSchema } from '../../../../shared/ids.ts';
+import {
+  CarriedExecutionSchema,
+  ForkedExecutionSchema,
+  SnapshotRequirementsSchema,
+} from '../../../../shared/snapshot.ts';
+
+export const HeldSnapshotSchema = z.object({
+  snapshotId: SnapshotIdSchema,
+  manifestSha256: z.string(),
+  /** The session that it was taken of. */
+  sessionId: SessionIdSchema,
+  requirements: SnapshotRequirementsSchema,
+  executions: z.array(CarriedExecutionSchema),
+  generation: z.number(),
+  bytes: z.number(),
+  storedBytes: z.number(),
+  atMs: z.number(),
+  /** Programs of that session that go on in this one. */
+  forks: z.array(ForkedExecutionSchema).default([]),
+  /** Whether it is where this session is; else it is what the session began with. */
+  isOwn: z.boolean(),
+  /** Whether the calls that were under way in it have ended here: they are stopped before the session goes on. */
+  isStopped: z.boolean().default(false),
+  /** Of one that was to come back: when that is tried again, and how often it was tried. */
+  wake: z.object({ atMs: z.number(), tries: z.number() }).nullable().default(null),
+});
+export type HeldSnapshot = z.infer<typeof HeldSnapshotSchema>;
+
+export const PendingSnapshotSchema = z.object({
+  snapshotId: SnapshotIdSchema,
+  leaveRunning: z.boolean(),
+  atMs: z.number(),
+  /** Whether the host may have been told: an eviction may come before that. */
+  isSent: z.boolean().default(true),
+  /** Its host will not say what came of it, for this reason, and the storage has not said yet. */
+  unsure: z.string().nullable().default(null),
+});
+export type PendingSnapshot = z.infer<typeof PendingSnapshotSchema>;

@@ -1,0 +1,232 @@
+/** Brings a suspended session back: a host that fits its snapshot, a sandbox made of it, and a new epoch. */
+import { type ErrorCode, type Failure, failure, type Outcome, success } from '../../../../shared/errors.ts';
+import { HOST_ANSWER_GRACE_MS } from '../../../../shared/limits.ts';
+import type { Env } from '../../../env.ts';
+import { logInfo, logWarning, messageOf } from '../../log.ts';
+import { nextWakeDelayMs, wakeAt } from '../alarm/agenda.ts';
+import type { Deadlines } from '../executions/deadlines.ts';
+import type { Executions } from '../executions/executions.ts';
+import { notNow } from '../lifecycle/pausing.ts';
+import type { SessionLink } from '../link/link.ts';
+import type { SessionRow } from '../rows/session-row.ts';
+import type { SessionStore } from '../rows/store.ts';
+import type { SandboxKeeper } from '../sandbox/sandbox.ts';
+
+const MAX_HOSTS_TRIED = 3;
+/** What does not verify will not come to; a storage that was wrong for a moment has been asked often enough then. */
+const MAX_TRIES_OF_DAMAGED = 5;
+/** Refusals of one host that say nothing of the next. */
+const OF_ONE_HOST: ReadonlySet<ErrorCode> = new Set([
+  'host_full',
+  'host_degraded',
+  'no_host_available',
+  'host_unresponsive',
+  'image_refused',
+  'snapshot_mismatch',
+  'restore_failed',
+  'sandbox_failed',
+]);
+
+export interface WakingPort {
+  moved(): void;
+  /** Among the sessions that the tenant may have at a time; before a host is looked for. */
+  takePlace(): Promise<Outcome<null>>;
+  giveBackPlace(): void;
+  /** The snapshot is needed no more. */
+  release(snapshotId: string): void;
+  /** Whether something that is under way in the session waits for it to come back. */
+  isMissed(): boolean;
+  /** The moment of the next look may have changed. */
+  look(): void;
+  /** It will not come back with what is under way in it. */
+  giveUp(why: Failure): void;
+  /** The session stays where it is: what waits for it does not run. */
+  refuse(why: Failure): void;
+}
+
+export class Waking {
+  readonly #row: SessionRow;
+  readonly #store: SessionStore;
+  readonly #env: Env;
+  readonly #executions: Executions;
+  readonly #deadlines: Deadlines;
+  readonly #sandbox: SandboxKeeper;
+  readonly #link: () => SessionLink;
+  readonly #port: WakingPort;
+  #waking: Promise<Outcome<null>> | undefined;
+  /** The host that the session is leaving: taken again only where there is no other. */
+  #left: string | undefined;
+
+  constructor(parts: {
+    row: SessionRow;
+    store: SessionStore;
+    env: Env;
+    executions: Executions;
+    deadlines: Deadlines;
+    sandbox: SandboxKeeper;
+    link: () => SessionLink;
+    port: WakingPort;
+  }) {
+    this.#row = parts.row;
+    this.#store = parts.store;
+    this.#env = parts.env;
+    this.#executions = parts.executions;
+    this.#deadlines = parts.deadlines;
+    this.#sandbox = parts.sandbox;
+    this.#link = parts.link;
+    this.#port = parts.port;
+  }
+
+  /** Resolves when the session runs, at once where it is not suspended. Who comes meanwhile joins. */
+  wake(): Promise<Outcome<null>> {
+    if (this.#row.maybe?.state !== 'suspended') return Promise.resolve(success(null));
+    this.#waking ??= this.#wake()
+      .catch((error: unknown): Outcome<null> => {
+        logWarning('waking_failed', { detail: messageOf(error) });
+        return failure('internal', 'the session could not be woken');
+      })
+      .then((woken) => {
+        this.#waking = undefined;
+        if (!woken.ok) {
+          this.#port.giveBackPlace();
+          if (woken.code === 'snapshot_damaged' && this.#tries >= MAX_TRIES_OF_DAMAGED) {
+            this.#port.giveUp(woken);
+          }
+          this.#planRetry(0);
+          this.#port.refuse(woken);
+        }
+        return woken;
+      });
+    return this.#waking;
+  }
+
+  /** How often it was tried for what is under way in the session. */
+  get #tries(): number {
+    return this.#row.record.snapshot?.wake?.tries ?? 0;
+  }
+
+  /** From the alarm. */
+  retry(nowMs: number): void {
+    const atMs = wakeAt(this.#row.record);
+    if (atMs !== null && nowMs >= atMs) void this.wake();
+  }
+
+  /** A call in the middle of its work, or a program that has an answer, would wait for ever where nobody else calls. */
+  #planRetry(more: number): void {
+    const { state, snapshot } = this.#row.record;
+    if (state !== 'suspended' || snapshot === null) return;
+    const tries = this.#tries + more;
+    const atMs = Date.now() + nextWakeDelayMs(Math.max(0, tries - 1));
+    const wake = this.#port.isMissed() ? { atMs, tries } : null;
+    if (wake === null && snapshot.wake === null) return;
+    this.#row.patch({ snapshot: { ...snapshot, wake } });
+    this.#port.look();
+  }
+
+  get isLeaving(): boolean {
+    return this.#left !== undefined;
+  }
+
+  /** From before the session is suspended: a call that waits wakes it at once. */
+  async leaving<T>(hostId: string, work: () => Promise<T>): Promise<T> {
+    this.#left = hostId;
+    try {
+      return await work();
+    } finally {
+      this.#left = undefined;
+    }
+  }
+
+  async #wake(): Promise<Outcome<null>> {
+    // Before anything is tried: an eviction may come between.
+    this.#planRetry(1);
+    const taken = await this.#port.takePlace();
+    if (!taken.ok) return taken;
+    if (this.#row.record.state !== 'suspended') return this.#asItIs();
+    const except: string[] = [];
+    let last: Failure | undefined;
+    for (let tried = 0; tried < MAX_HOSTS_TRIED; tried += 1) {
+      const placed = await this.#place(except);
+      if (this.#row.record.state !== 'suspended') return this.#asItIs();
+      if (!placed.ok) return last ?? placed;
+      const hostId = placed.value;
+      this.#prepare(hostId);
+      const attached = await this.#sandbox.attach();
+      if (attached.ok) return success(null);
+      if (this.#row.record.state !== 'suspended') return this.#asItIs();
+      this.#sandbox.abandon('not_restored');
+      await this.#sandbox.leaveHost();
+      if (!OF_ONE_HOST.has(attached.code)) return attached;
+      last = attached;
+      except.push(hostId);
+    }
+    return last ?? failure('no_host_available', 'no host took the session');
+  }
+
+  #asItIs(): Outcome<null> {
+    return this.#row.record.state === 'running' ? success(null) : notNow(this.#row);
+  }
+
+  async #place(except: readonly string[]): Promise<Outcome<string>> {
+    const { facts, snapshot } = this.#row.record;
+    if (snapshot === null) return failure('internal', 'the suspended session has no snapshot');
+    const { imageDigest: image, sessionId, pool } = facts;
+    const wish = { image, sessionId, except, requires: snapshot.requirements };
+    const stub = this.#env.POOL.getByName(pool);
+    const elsewhere =
+      this.#left === undefined ? undefined : await stub.place({ ...wish, except: [...except, this.#left] });
+    const placed = elsewhere?.ok === true ? elsewhere : await stub.place(wish);
+    return placed.ok ? success(placed.value.hostId) : placed;
+  }
+
+  /** The row names the host and the epoch before anything is sent. */
+  #prepare(hostId: string): void {
+    const { facts, hostKeyX, epoch } = this.#row.record;
+    const isOther = hostId !== facts.hostId;
+    // Receipts of the former host stay in the chain, and are verified with its key.
+    if (isOther && hostKeyX !== null) this.#store.addFormerHost(facts.hostId, hostKeyX);
+    this.#row.patch({
+      facts: { ...facts, hostId },
+      ...(isOther ? { hostKeyX: null } : {}),
+      epoch: epoch + 1,
+      sandbox: 'attaching',
+      attachAtMs: Date.now(),
+      linkDownAtMs: null,
+      streamId: null,
+      lastSeq: 0,
+    });
+    this.#link().fence();
+  }
+
+  /** The sandbox that was made of the snapshot is there: clocks go on, and what was kept for this may go. */
+  restored(): void {
+    const { snapshot, facts, expiresAtMs } = this.#row.record;
+    if (snapshot === null) return;
+    const nowMs = Date.now();
+    logInfo('session_restored', { session_id: facts.sessionId, snapshot_id: snapshot.snapshotId });
+    this.#store.transaction(() => {
+      for (const { execution_id, timeout_left_ms } of snapshot.isOwn ? snapshot.executions : []) {
+        const record = this.#executions.open.find(({ executionId }) => executionId === execution_id);
+        if (record === undefined) continue;
+        // What a host says is left is never more than there was.
+        const leftMs = Math.min(timeout_left_ms, record.timeoutMs);
+        this.#executions.patch(record, { deadlineAtMs: nowMs + leftMs + HOST_ANSWER_GRACE_MS });
+      }
+      const storedMs = snapshot.isOwn ? Math.max(0, nowMs - snapshot.atMs) : 0;
+      this.#row.patch({
+        snapshot: null,
+        generation: snapshot.generation + 1,
+        lastActivityAtMs: nowMs,
+        expiresAtMs: expiresAtMs === null ? null : expiresAtMs + storedMs,
+      });
+    });
+    for (const record of this.#executions.open) {
+      if (this.#executions.isAwaited(record)) this.#deadlines.arm(record);
+    }
+    if (snapshot.isOwn) this.#port.release(snapshot.snapshotId);
+    this.#env.POOL.getByName(facts.pool)
+      .placed({ sessionId: facts.sessionId })
+      .catch(() => undefined);
+    this.#port.moved();
+  }
+}
