@@ -68,3 +68,13 @@ test('one of several messages marks them all, and data too deep to be read count
   const deep = `{"result":{"structuredContent":${'['.repeat(600)}9007199254740993${']'.repeat(600)}}}`;
   expect(await read(deep, { type: 'application/json' })).toContain('"sandgate/inexact":"structuredContent.0');
 });
+
+test.each(['{"id":3,"result":[]}', '{"jsonrpc":"2.0","id":3,"error":{"code":"x"}}'])(
+  'an event that is meant as an answer and is no message is an error of its request: %s',
+  async (data) => {
+    const text = await read(`data: ${data}\n\n`);
+    expect(text).toMatch(/^data: .*"id":3,"error":\{"code":-32603,/);
+    const left = `data: {"jsonrpc":"2.0","id":3,"result":{}}\n\ndata: not JSON\n\ndata: {"id":{}}\n\n`;
+    expect(await read(left)).toBe(left);
+  },
+);

@@ -1,4 +1,6 @@
 /** The answers of a server over HTTP, one message or a stream of them, as they may be read. */
+import { isJSONRPCResponse } from '@modelcontextprotocol/client';
+import { isSchema } from '../../formats/json-schema.ts';
 import type { Fetch } from '../../tools/http/bounded-fetch.ts';
 import { exactMessage } from './exact-message.ts';
 
@@ -72,8 +74,29 @@ function exactEvent(event: string): string {
     .filter((line) => DATA.test(line))
     .map((line) => line.replace(DATA, ''))
     .join('\n');
-  const exact = exactMessage(text);
+  const exact = exactMessage(answerable(text));
   if (exact === text) return event;
   const others = lines.filter((line) => line !== '' && !DATA.test(line));
   return [...others, `data: ${exact}`, '', ''].join('\n');
+}
+
+/**
+ * The client passes over an event that is no message of the protocol, and its request would wait until its deadline: where it is
+ * meant as an answer, it is an error.
+ */
+function answerable(text: string): string {
+  const message = parsed(text);
+  if (!isSchema(message) || 'method' in message || isJSONRPCResponse(message)) return text;
+  const { id } = message;
+  if (typeof id !== 'string' && typeof id !== 'number') return text;
+  const error = { code: -32_603, message: 'the answer of the server is no message of the protocol' };
+  return JSON.stringify({ jsonrpc: '2.0', id, error });
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
