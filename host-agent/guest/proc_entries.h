@@ -18,9 +18,7 @@
 #define KEPT_ENTRIES 1000          /* by gVisor */
 #define FILLERS (KEPT_ENTRIES / 2) /* descriptors: each has an entry in either folder */
 #define RELEASED_AT_ONCE 50
-/* An entry goes before its folder, which then goes to the end of the line: /proc/PID/fd/N has two above it. */
-#define PASSES 3
-/* So many processes leave little behind, and each pass takes some milliseconds. */
+/* So many processes leave little behind, and to replace the entries takes some 5,000 system calls. */
 #define FEW_PROCESSES 128
 
 static int filler_folders[2]; /* /proc/self/fd, /proc/self/fdinfo */
@@ -39,33 +37,34 @@ static void look_up_filler(int number) {
   for (int i = 0; i < 2; i++) (void)!fstatat(filler_folders[i], name, &status, AT_SYMLINK_NOFOLLOW);
 }
 
-/* Their entries are stale then, and go in their turn. */
-static void close_fillers(const int *numbers, int count) {
-  for (int i = 0; i < count; i++) close(numbers[i]);
-  for (int i = 0; i < count; i++) look_up_filler(numbers[i]);
-}
-
 /* Their entries go at once, where there are descriptors to hold them by: what is open when it is found stale is not kept. */
 static void release_fillers(const int *numbers, int count) {
   int held[RELEASED_AT_ONCE][2];
   for (int i = 0; i < count; i++)
     for (int k = 0; k < 2; k++) held[i][k] = open_filler(k, numbers[i], O_PATH);
-  close_fillers(numbers, count);
+  for (int i = 0; i < count; i++) close(numbers[i]);
+  for (int i = 0; i < count; i++) look_up_filler(numbers[i]);
   for (int i = 0; i < count; i++)
     for (int k = 0; k < 2; k++) close_fd(&held[i][k]);
+}
+
+/* Of those that have ended: an entry that is known to be stale takes its folder with it when it goes. */
+static void find_stale(pid_t oldest, pid_t newest) {
+  char folder[32];
+  for (pid_t pid = newest; pid > oldest && pid > newest - KEPT_ENTRIES; pid--) {
+    snprintf(folder, sizeof folder, "/proc/%d", (int)pid);
+    (void)!access(folder, F_OK);
+  }
 }
 
 static void replace_entries(void) {
   filler_folders[0] = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   filler_folders[1] = open("/proc/self/fdinfo", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  for (int pass = 1; pass <= PASSES; pass++) {
-    int count = 0;
-    while (count < FILLERS && (fillers[count] = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)) >= 0) count++;
-    for (int i = 0; i < count; i++) look_up_filler(fillers[i]);
-    if (pass < PASSES) close_fillers(fillers, count);
-    for (int at = 0; pass == PASSES && at < count; at += RELEASED_AT_ONCE)
-      release_fillers(fillers + at, count - at < RELEASED_AT_ONCE ? count - at : RELEASED_AT_ONCE);
-  }
+  int count = 0;
+  while (count < FILLERS && (fillers[count] = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)) >= 0) count++;
+  for (int i = 0; i < count; i++) look_up_filler(fillers[i]);
+  for (int at = 0; at < count; at += RELEASED_AT_ONCE)
+    release_fillers(fillers + at, count - at < RELEASED_AT_ONCE ? count - at : RELEASED_AT_ONCE);
   for (int i = 0; i < 2; i++) close_fd(&filler_folders[i]);
 }
 
@@ -82,8 +81,9 @@ static void forget_looked_up(void) {
   static pid_t seen = 1;
   pid_t newest = newest_pid();
   if (newest >= seen && newest - seen < FEW_PROCESSES) return;
-  seen = newest;
+  find_stale(newest > seen ? seen : 0, newest);
   replace_entries();
+  seen = newest;
 }
 
 #endif
