@@ -17,9 +17,11 @@ export async function wokenObjects(): Promise<string[]> {
 export function rowsOf(object: DurableObjectStub): Promise<Record<string, unknown[]>> {
   return runInDurableObject(object, (_object, { storage }) => {
     const tables = storage.sql
-      .exec("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\'")
+      .exec<{ name: string }>(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\'",
+      )
       .toArray()
-      .map(({ name }) => String(name))
+      .map(({ name }) => name)
       .filter((name) => name !== 'account');
     return Object.fromEntries(
       tables.map((table) => [table, storage.sql.exec(`SELECT * FROM "${table}"`).toArray()]),

@@ -26,7 +26,14 @@ export function suspensionOf(
 ): Suspension {
   const { row, store, executions, dispatch, deadlines, pausing, sandbox, transfers } = session;
   return new Suspension({
-    ...{ row, store, executions, dispatch, deadlines, pausing, sandbox, transfers },
+    row,
+    store,
+    executions,
+    dispatch,
+    deadlines,
+    pausing,
+    sandbox,
+    transfers,
     env: wired.env,
     configuration: wired.configuration,
     link: () => session.link,
@@ -45,7 +52,11 @@ export function suspensionOf(
 export function wakingOf(session: SuspendableSession, wired: { env: Env; moved: () => void }): Waking {
   const { row, store, executions, deadlines, sandbox, account, suspension, programs } = session;
   return new Waking({
-    ...{ row, store, executions, deadlines, sandbox },
+    row,
+    store,
+    executions,
+    deadlines,
+    sandbox,
     env: wired.env,
     link: () => session.link,
     port: {
