@@ -34,12 +34,14 @@ export async function measureWaiting(api: Api): Promise<Measurement> {
   const path = `/v1/sessions/${id}/programs`;
   const toItsCall = async (answered: unknown): Promise<Program> => {
     const program = ProgramSchema.parse(answered);
-    if (program.pending.length > 0 || isTerminal(program.status)) return program;
+    if (program.pending.length > 0 || program.status === 'succeeded') return program;
+    if (isTerminal(program.status))
+      throw new Error(`the program ended as ${program.status}: ${program.execution.stderr}`);
     await wait(POLL_MS);
     return toItsCall(await api.get(`${path}/${program.program_id}`));
   };
   let program = await toItsCall(
-    await api.post(path, { language: 'python', code: CODE, limits: { timeout_ms: 600_000 } }),
+    await api.post(path, { language: 'python', code: CODE, tools: [TOOL], limits: { timeout_ms: 600_000 } }),
   );
   const goOn = async (): Promise<number> => {
     const results = program.pending.map((call) => ({ id: call.id, structured: {} }));
