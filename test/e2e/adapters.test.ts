@@ -283,6 +283,13 @@ test('ms-enclave: a sandbox whose executors leave nothing behind but files', asy
   expect(await file('read', '/sandbox/in/data.txt')).toEqual(['success', 'packed', null]);
   await file('write', '/sandbox/new/deep.txt', { content: 'x' });
   expect(await file('exists', 'new/deep.txt')).toEqual(['success', 'exists', null]);
+  const theirPath = 'open("/sandbox/made.txt", "w").write(open("/sandbox/in/data.txt").read())';
+  expect((await run('python_executor', { code: theirPath }))[0]).toBe('success');
+  expect(await run('shell_executor', { command: 'cat /sandbox/made.txt made.txt' })).toEqual([
+    'success',
+    'packedpacked',
+    null,
+  ]);
   expect(await file('delete', 'new')).toEqual(['success', 'Successfully deleted: new', null]);
   expect(await file('exists', 'new/deep.txt')).toEqual(['success', 'does not exist', null]);
   expect((await send('DELETE', `/sandbox/${sandbox_id}`)).status).toBe(200);
