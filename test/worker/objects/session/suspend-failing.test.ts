@@ -146,6 +146,59 @@ describe('the word of a host that all is stored', () => {
     expect(await run('after')).toMatchObject({ status: 'succeeded', state_lost: false });
   });
 
+  describe('is waited for where its host is back before the storage has answered:', () => {
+    let double: SessionDouble;
+    let suspending: Promise<unknown>;
+    let get: MockInstance;
+
+    beforeEach(async () => {
+      await run('before');
+      host.answersSuspends = false;
+      suspending = session.stub.suspend(caller);
+      double = host.session(session.id);
+      await host.until(() => double.suspends.length === 1);
+      get = vi.spyOn(env.SNAPSHOTS, 'get').mockRejectedValue(new Error('down'));
+      double.drop();
+    });
+
+    async function comeBack(): Promise<void> {
+      await double.connect();
+      await host.until(() => double.heard.filter(({ type }) => type === 'welcome').length === 2);
+    }
+
+    /** It is stored nowhere yet, which says nothing of what a host will say that lives. */
+    async function expectGoesOn(): Promise<void> {
+      get.mockRestore();
+      await runDurableObjectAlarm(objectStub());
+      expect(await view()).toMatchObject({ state: 'running' });
+      const snapshotId = double.suspends[0]?.snapshot_id ?? '';
+      double.send({ type: 'suspend_failed', snapshot_id: snapshotId, code: 'suspend_failed', detail: 'x' });
+      expect(await suspending).toMatchObject({ ok: false, code: 'suspend_failed' });
+      expect(await run('after')).toMatchObject({ status: 'succeeded', state_lost: false });
+    }
+
+    test('after the storage was asked', async () => {
+      await session.stub.hostLost({ hostId: host.hostId });
+      await comeBack();
+      await expectGoesOn();
+    });
+
+    test('while the storage is asked', async () => {
+      const storage = { isAsked: false, mayAnswer: false };
+      get.mockImplementation(async () => {
+        storage.isAsked = true;
+        await eventually(() => expect(storage.mayAnswer).toBe(true));
+        return null;
+      });
+      const losing = session.stub.hostLost({ hostId: host.hostId });
+      await eventually(() => expect(storage.isAsked).toBe(true));
+      await comeBack();
+      storage.mayAnswer = true;
+      await losing;
+      await expectGoesOn();
+    });
+  });
+
   describe('need not come where all is stored and the sandbox is gone:', () => {
     let double: SessionDouble;
     let execution: ExecutionDouble;

@@ -35,7 +35,10 @@ type SuspendFailed = Extract<SequencedUp, { type: 'suspend_failed' }>;
 
 export const SANDBOX_GONE = failure('sandbox_failed', 'the sandbox is gone');
 
-/** Whether the session is in the snapshot that it was about to move into; `unsure` while the storage does not say. */
+/**
+ * Whether the session is in the snapshot that it was about to move into; `unsure` while the storage does not say, and where the
+ * host came back meanwhile, which then says it itself.
+ */
 export type MoveJudgement = 'moved' | 'not_moved' | 'unsure';
 
 export interface SuspensionPort {
@@ -85,6 +88,8 @@ export class Suspension {
   readonly records: SnapshotRecords;
   #asked: Asked | undefined;
   #judging: Promise<MoveJudgement> | undefined;
+  /** That came up while this object was in memory. */
+  #links = 0;
 
   constructor(parts: SuspensionParts) {
     this.#parts = parts;
@@ -177,8 +182,14 @@ export class Suspension {
 
   /** The word to the host may have been lost with the former link: a host makes a snapshot once, however often it is told. */
   linkUp(): void {
+    this.#links += 1;
     const pending = this.#parts.row.maybe?.pendingSnapshot;
     if (pending?.isSent !== true) return;
+    // Its host lives after all, and says itself what came of it.
+    if (pending.unsure !== null && this.#record.sandbox === 'ready') {
+      this.#parts.row.patch({ pendingSnapshot: { ...pending, unsure: null } });
+      this.#parts.port.look();
+    }
     this.#asked ??= { snapshotId: pending.snapshotId, jti: undefined, settle: () => undefined };
     void this.#send(pending);
   }
@@ -310,8 +321,10 @@ export class Suspension {
 
   async #takeIn(snapshotId: string, reason: string): Promise<MoveJudgement> {
     const { row, env } = this.#parts;
+    const links = this.#links;
     const stored = await storedMove(row, env, snapshotId);
-    const { state, pendingSnapshot } = this.#record;
+    const { state, sandbox: standing, pendingSnapshot } = this.#record;
+    if (standing === 'ready' && this.#links !== links) return state === 'suspended' ? 'moved' : 'unsure';
     if (pendingSnapshot?.snapshotId !== snapshotId) return state === 'suspended' ? 'moved' : 'not_moved';
     if (state !== 'running' && state !== 'paused') return 'not_moved';
     if (!stored.ok) {
