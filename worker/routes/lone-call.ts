@@ -58,7 +58,7 @@ export async function loneCall(
   };
 }
 
-/** One that was made before has ended: it is not made again. */
+/** One that was made before is not made again: its end is waited for. */
 async function keyedCall(
   { env, principal }: Exchange<'tenant'>,
   { performance, finish, sessionId }: Omit<LoneCallInput, 'idempotency'> & { sessionId: string },
@@ -68,7 +68,10 @@ async function keyedCall(
   const ids = { sessionId, executionId: newId('exe') };
   const call = { ...(await performance.begun(ids)), timeoutMs: performance.timeoutMs };
   const former = unwrap(await kept((stub) => stub.begin(place, call), SAFE));
-  if (former !== null) return { execution: former, run: async () => former };
+  if (former !== null) {
+    const ended = async () => unwrap(await kept((stub) => stub.ended(), SAFE));
+    return { execution: former, run: former.status === 'running' ? ended : async () => former };
+  }
   return {
     execution: call.execution,
     run: async (signal, onProgress) => {

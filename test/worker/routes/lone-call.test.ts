@@ -12,7 +12,8 @@ import { readConfiguration } from '../../../worker/configuration.ts';
 import { sessionObjectName } from '../../../worker/objects/session-name.ts';
 import { edgeExecutionBegun } from '../../../worker/tools/edge-execution.ts';
 import { tokenOf } from '../fixture-issuer.ts';
-import { type ApiOptions, api, problemIn } from '../harness/api.ts';
+import { type ApiOptions, api, problemIn, request } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { STOCK_PRICE } from '../harness/example-tools.ts';
 import { connectClient } from '../mcp/clients.ts';
 
@@ -91,6 +92,31 @@ describe('a call that the gateway makes in no session', () => {
       expect(fetched).toHaveBeenCalledTimes(1);
     });
 
+    test('streams to whoever asks again while it is made', async () => {
+      const server = { mayAnswer: false };
+      const fetched = vi.mocked(globalThis.fetch).mockClear();
+      fetched.mockImplementation(async () => {
+        await eventually(() => expect(server.mayAnswer).toBe(true));
+        return Response.json({ price: 7 });
+      });
+      const token = await tokenOf({ claims: { tenant } });
+      const headers = { 'Idempotency-Key': 'once', Accept: 'text/event-stream' };
+      const first = keyed();
+      await eventually(() => expect(fetched).toHaveBeenCalledTimes(1));
+      const again = await request('POST', '/v1/execute', { token, body, headers });
+      if (again.body === null) throw new Error('it is no stream');
+      const [head, whole] = again.body.tee();
+      const { value } = await head.getReader().read();
+      expect(new TextDecoder().decode(value)).toContain('event: started');
+      server.mayAnswer = true;
+      const { execution_id, status } = ExecutionSchema.parse((await first).json);
+      expect(status).toBe('succeeded');
+      const text = await new Response(whole).text();
+      expect(text).toContain('event: end');
+      expect(text).toContain(execution_id);
+      expect(fetched).toHaveBeenCalledTimes(1);
+    });
+
     test('is another one for another tenant and another subject, and a conflict with another body', async () => {
       const fetched = vi.mocked(globalThis.fetch).mockClear();
       const mine = ExecutionSchema.parse((await keyed()).json);
@@ -139,7 +165,10 @@ describe('a call that the gateway makes in no session', () => {
       expect(await calls.begin({ tenant, sessionId }, first)).toMatchObject({ value: null });
       // Whoever was not answered asks again for the same one.
       expect(await calls.begin({ tenant, sessionId }, first)).toMatchObject({ value: null });
-      const waiting = calls.begin({ tenant, sessionId }, call());
+      expect(await calls.begin({ tenant, sessionId }, call())).toMatchObject({
+        value: { execution_id: first.execution.execution_id, status: 'running' },
+      });
+      const waiting = calls.ended();
       vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 1_000 + TERMINAL_GRACE_MS });
       await runDurableObjectAlarm(object);
       expect(await waiting).toMatchObject({

@@ -69,15 +69,24 @@ export class KeyedCallObject extends DurableObject<Env> implements KeyedCallPort
 
   /** `isAgain`: the one that may make it asks again, for it was not answered. */
   async #repeated({ executionId }: KeyedCall, { isAgain }: { isAgain: boolean }) {
-    const { calls, receipts } = this.#parts;
+    const first = await this.#first(executionId);
+    return first.ok && first.value.status === 'running' && isAgain ? success(null) : first;
+  }
+
+  async ended(): Promise<Outcome<Execution>> {
+    const { executionId } = this.#known;
     for (;;) {
-      await receipts.signed();
-      const execution = calls.find(executionId, Date.now());
-      if (execution === undefined) return failure('internal', 'the call is not kept');
-      if (execution.status !== 'running') return success(execution);
-      if (isAgain) return success(null);
-      await calls.wait(executionId, LOOK_MS);
+      const first = await this.#first(executionId);
+      if (!first.ok || first.value.status !== 'running') return first;
+      await this.#parts.calls.wait(executionId, LOOK_MS);
     }
+  }
+
+  async #first(executionId: string): Promise<Outcome<Execution>> {
+    const { calls, receipts } = this.#parts;
+    await receipts.signed();
+    const execution = calls.find(executionId, Date.now());
+    return execution === undefined ? failure('internal', 'the call is not kept') : success(execution);
   }
 
   async end(execution: Execution): Promise<Outcome<Envelope | null>> {

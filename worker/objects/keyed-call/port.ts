@@ -11,8 +11,10 @@ export interface KeyedCallPlace {
 }
 
 export interface KeyedCallPort {
-  /** Null where it may be made now, once; otherwise how the first one ended, once that is known. */
+  /** Null where it may be made now, once; otherwise the first one, as far as it is. */
   begin(place: KeyedCallPlace, call: Omit<EdgeCall, 'idempotency'>): Promise<Outcome<Execution | null>>;
+  /** How the first one ended, once that is known. */
+  ended(): Promise<Outcome<Execution>>;
   /** Gives the receipt; null for one that is taken to have ended otherwise. */
   end(execution: Execution): Promise<Outcome<Envelope | null>>;
 }
