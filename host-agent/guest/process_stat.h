@@ -22,6 +22,7 @@ struct process {
   pid_t parent;
   pid_t group;
   char state;
+  int threads;
   uint64_t start_ticks;
 };
 
@@ -33,7 +34,10 @@ struct stat_file {
 static struct stat_file stat_files[MAX_STAT_FILES];
 static uint32_t stat_file_count;
 
-static bool is_dead(const struct process *process) { return process->state == 'Z' || process->state == 'X'; }
+/* The state is that of the first thread, which may have ended while others go on. */
+static bool is_dead(const struct process *process) {
+  return process->state == 'X' || (process->state == 'Z' && process->threads <= 1);
+}
 
 static struct stat_file *find_stat_file(pid_t pid) {
   for (uint32_t i = 0; i < stat_file_count; i++)
@@ -64,8 +68,8 @@ static bool parse_stat(const char *text, struct process *process) {
   int parent, group;
   unsigned long long start_ticks;
   if (fields == NULL ||
-      sscanf(fields + 1, " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-             &process->state, &parent, &group, &start_ticks) != 4)
+      sscanf(fields + 1, " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %llu",
+             &process->state, &parent, &group, &process->threads, &start_ticks) != 5)
     return false;
   process->parent = (pid_t)parent;
   process->group = (pid_t)group;

@@ -93,6 +93,32 @@ export function describeProcesses(guest: () => GuestUnderTest): void {
     must(await channel.release(PATIENCE_MS));
   });
 
+  it('kills a process whose first thread has ended while others go on', async () => {
+    const file = `${guest().work}/leaderless`;
+    const program = [
+      'import ctypes, sys, threading, time',
+      'def beat():',
+      '    while True:',
+      '        state = open("/proc/self/stat").read().split()[2]',
+      '        open(sys.argv[1], "a").write(f"{state} {time.monotonic()}\\n")',
+      '        time.sleep(0.02)',
+      'threading.Thread(target=beat).start()',
+      'ctypes.CDLL(None).pthread_exit(None)',
+    ].join('\n');
+    await bash(guest(), `cat > ${file}.py <<'EOF'\n${program}\nEOF`);
+    const beat = (name: string) => `python3 ${file}.py ${file}.${name}`;
+    const { channel } = await startBash(guest(), `setsid ${beat('other')} & exec ${beat('main')}`);
+    await eventually(
+      'both write, and their first threads have ended',
+      async () => (await bash(guest(), `grep -q Z ${file}.main && grep -q Z ${file}.other`)).exitCode === 0,
+    );
+    must(await channel.release(PATIENCE_MS));
+    await channel.gone;
+    const beats = `cat ${file}.main ${file}.other`;
+    const before = (await bash(guest(), beats)).stdout;
+    expect((await bash(guest(), `sleep 0.2; ${beats}`)).stdout).toBe(before);
+  });
+
   it('ends processes that start others faster than one look at them takes', async () => {
     const { channel } = await startBash(
       guest(),
