@@ -6,7 +6,7 @@ import { readFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { runMain, SetupFailure } from '../host-agent/setup/failure.ts';
 import { writePrivateFile } from './development/private-file.ts';
-import { newSecrets, rotate, SecretsSchema } from './production-secrets.ts';
+import { newSecrets, rotate, type Secrets, SecretsSchema } from './production-secrets.ts';
 
 const USAGE = 'npm run keys -- FILE, or npm run keys -- --rotate grant|receipt OLD_FILE NEW_FILE';
 
@@ -28,11 +28,25 @@ await runMain(async () => {
   }
   const kind = values.rotate;
   if ((kind !== 'grant' && kind !== 'receipt') || second === undefined) throw new SetupFailure(USAGE);
-  const parsed = SecretsSchema.safeParse(JSON.parse(await readFile(first, 'utf8')));
-  if (!parsed.success) throw new SetupFailure(`${first} does not have the secrets of an edge`);
-  const rotated = await rotate(parsed.data, kind, Math.floor(Date.now() / 1_000));
+  const rotated = await rotate(await secretsIn(first), kind, Math.floor(Date.now() / 1_000));
   await writePrivateFile(second, `${JSON.stringify(rotated.secrets, null, 2)}\n`);
   console.log(`The new secrets are in ${second}. Add to ${kind} in FORMER_KEYS, and raise KEY_SET_VERSION:`);
   console.log(`  ${JSON.stringify(rotated.former)}`);
   return 0;
 });
+
+async function secretsIn(file: string): Promise<Secrets> {
+  const text = await readFile(file, 'utf8').catch(() => undefined);
+  if (text === undefined) throw new SetupFailure(`${file} cannot be read`);
+  const parsed = SecretsSchema.safeParse(jsonOf(text));
+  if (!parsed.success) throw new SetupFailure(`${file} does not have the secrets of an edge`);
+  return parsed.data;
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -8,8 +8,16 @@ export async function runMain(main: () => Promise<number>): Promise<void> {
   try {
     process.exitCode = await main();
   } catch (error: unknown) {
-    if (error instanceof SetupFailure) console.error(`sandgate: ${error.message}`);
+    const line = error instanceof SetupFailure ? error.message : wrongArguments(error);
+    if (line !== undefined) console.error(`sandgate: ${line}`);
     else console.error(error);
     process.exitCode = 1;
   }
+}
+
+/** What `parseArgs` says of a word that no option has; behind its first sentence comes advice for programmers. */
+function wrongArguments(error: unknown): string | undefined {
+  if (!(error instanceof TypeError) || !('code' in error)) return undefined;
+  const isTyped = typeof error.code === 'string' && error.code.startsWith('ERR_PARSE_ARGS_');
+  return isTyped ? error.message.split(/\. |\n/)[0] : undefined;
 }
