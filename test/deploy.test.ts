@@ -7,16 +7,28 @@ import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { unstable_readConfig as readConfig } from 'wrangler';
 import * as z from 'zod';
+import { WORKER_PARTS } from '../scripts/development/worker-parts.ts';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const ConfigSchema = z.object({
   compatibility_date: z.string(),
+  compatibility_flags: z.array(z.string()),
   durable_objects: z.object({ bindings: z.array(z.object({ name: z.string(), class_name: z.string() })) }),
   migrations: z.array(z.object({ tag: z.string(), new_sqlite_classes: z.array(z.string()).default([]) })),
-  workflows: z.array(z.object({ binding: z.string(), class_name: z.string() })),
-  r2_buckets: z.array(z.object({ binding: z.string() })),
+  workflows: z.array(z.object({ binding: z.string(), name: z.string(), class_name: z.string() })),
+  r2_buckets: z.array(z.object({ binding: z.string(), bucket_name: z.string() })),
   queues: z.object({
-    producers: z.array(z.object({ binding: z.string() })).default([]),
+    producers: z.array(z.object({ binding: z.string(), queue: z.string() })).default([]),
+    consumers: z
+      .array(
+        z.object({
+          queue: z.string(),
+          max_batch_size: z.int(),
+          max_batch_timeout: z.int(),
+          max_retries: z.int(),
+        }),
+      )
+      .default([]),
   }),
   vars: z.record(z.string(), z.string()),
 });
@@ -43,6 +55,29 @@ test('production has the objects, their migrations and the other bindings of dev
   expect(bindingsOf(production)).toEqual(bindingsOf(development));
   // What an environment has beside these is optional.
   expect(Object.keys(production.vars)).toEqual(expect.arrayContaining(Object.keys(development.vars)));
+});
+
+test('a local stack has what the configuration of development says', () => {
+  const { compatibility_date, compatibility_flags, durable_objects, workflows, r2_buckets, queues } =
+    config();
+  expect(WORKER_PARTS).toEqual({
+    compatibilityDate: compatibility_date,
+    compatibilityFlags: compatibility_flags,
+    durableObjects: Object.fromEntries(
+      durable_objects.bindings.map(({ name, class_name }) => [name, class_name]),
+    ),
+    r2Buckets: Object.fromEntries(r2_buckets.map(({ binding, bucket_name }) => [binding, bucket_name])),
+    queueProducers: Object.fromEntries(queues.producers.map(({ binding, queue }) => [binding, queue])),
+    queueConsumers: Object.fromEntries(
+      queues.consumers.map(({ queue, max_batch_size, max_batch_timeout, max_retries }) => [
+        queue,
+        { maxBatchSize: max_batch_size, maxBatchTimeout: max_batch_timeout, maxRetries: max_retries },
+      ]),
+    ),
+    workflows: Object.fromEntries(
+      workflows.map(({ binding, name, class_name }) => [binding, { name, className: class_name }]),
+    ),
+  });
 });
 
 test('each object with rows is in one migration', () => {

@@ -2,29 +2,9 @@
 import { build, stop } from 'esbuild';
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare';
 import type { Bindings } from './bindings.ts';
+import { WORKER_PARTS } from './worker-parts.ts';
 
-const COMPATIBILITY_DATE = '2026-11-02';
-const COMPATIBILITY_FLAGS = ['queue_consumer_no_wait_for_wait_until'];
 const WORKER_NAME = 'sandgate';
-/** Binding name → class that the Worker's entry exports. */
-const DURABLE_OBJECTS = {
-  SESSION: 'SessionObject',
-  HOST: 'HostObject',
-  POOL: 'PoolObject',
-  TENANT: 'TenantObject',
-  MCP_CALLS: 'McpCallsObject',
-  CATALOGUE: 'CatalogueObject',
-  SNAPSHOT_INDEX: 'SnapshotsObject',
-  ARTIFACTS: 'ArtifactsObject',
-  WORKFLOW: 'WorkflowObject',
-  SOURCE: 'SourceObject',
-  APPROVALS: 'ApprovalsObject',
-  AUDIT: 'AuditObject',
-  REPAIR: 'RepairObject',
-  PROOFS: 'ProofsObject',
-  KEYED_CALL: 'KeyedCallObject',
-  WEBHOOKS: 'WebhooksObject',
-};
 
 export type GatewayOptions = {
   entry: string;
@@ -44,22 +24,14 @@ export async function startGateway(options: GatewayOptions): Promise<{ url: URL;
       unsafeDirectSockets: [{ host: '127.0.0.1', port: options.port }],
       modules: true,
       script: await bundleWorker(options.entry),
-      compatibilityDate: COMPATIBILITY_DATE,
-      compatibilityFlags: COMPATIBILITY_FLAGS,
-      bindings: options.bindings,
+      ...WORKER_PARTS,
       durableObjects: Object.fromEntries(
-        Object.entries(DURABLE_OBJECTS).map(([binding, className]) => [
+        Object.entries(WORKER_PARTS.durableObjects).map(([binding, className]) => [
           binding,
           { className, useSQLite: true },
         ]),
       ),
-      r2Buckets: { SNAPSHOTS: 'sandgate-snapshots', CONTENT: 'sandgate-content' },
-      queueProducers: { NOTICES: 'sandgate-notices' },
-      queueConsumers: { 'sandgate-notices': { maxBatchSize: 50, maxBatchTimeout: 0, maxRetries: 0 } },
-      workflows: {
-        WORKFLOW_RUN: { name: 'workflow-run', className: 'WorkflowRun' },
-        REPAIR_RUN: { name: 'repair-run', className: 'RepairRun' },
-      },
+      bindings: options.bindings,
       resourcePersistencePath: options.persistDir,
       cf: false,
       telemetry: { enabled: false },
