@@ -7,12 +7,14 @@ import {
   EventIdSchema,
   ExecutionIdSchema,
   HostIdSchema,
+  RepairRunIdSchema,
   SessionIdSchema,
   SnapshotIdSchema,
   WebhookIdSchema,
   WorkflowIdSchema,
 } from './ids.ts';
 import { ExecutionStatusSchema, SessionStateSchema } from './lifecycle.ts';
+import { RepairStatusSchema, RepairStopSchema } from './repair.ts';
 import { WorkflowStatusSchema } from './workflow.ts';
 
 export const MAX_EVENT_TEXT_CHARACTERS = 1_024;
@@ -81,6 +83,14 @@ const OTHER_EVENT_DATA = {
     status: WorkflowStatusSchema,
     reason: z.string().nullable(),
   }),
+  'repair_run.finished': z.object({
+    ...ofSession,
+    repair_run_id: RepairRunIdSchema,
+    status: RepairStatusSchema.exclude(['running']),
+    stopped_because: RepairStopSchema,
+    /** How many were made. */
+    attempts: z.int(),
+  }),
   'webhook.ping': z.object({ webhook_id: WebhookIdSchema }),
 } as const;
 
@@ -127,6 +137,7 @@ export type SessionEvent = z.infer<typeof SessionEventSchema>;
 export const EventSchema = z.union([
   SessionEventSchema,
   unnumbered('workflow.finished', OTHER_EVENT_DATA['workflow.finished']),
+  unnumbered('repair_run.finished', OTHER_EVENT_DATA['repair_run.finished']),
   unnumbered('webhook.ping', OTHER_EVENT_DATA['webhook.ping']),
 ]);
 export type Event = z.infer<typeof EventSchema>;
@@ -147,6 +158,7 @@ export const WebhookEventTypeSchema = z.enum([
   'snapshot.created',
   'program.waiting',
   'workflow.finished',
+  'repair_run.finished',
 ]);
 
 /** In the place of events that are no longer kept: those from `from` to `to`, both within. */

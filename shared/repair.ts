@@ -1,5 +1,6 @@
 /** A self-healing run: code that is run, and mended by a model where it fails. */
 import * as z from 'zod';
+import { CallbackSchema } from './callback.ts';
 import { ExecutionIdSchema, RepairRunIdSchema, SessionIdSchema } from './ids.ts';
 import { ExecutionStatusSchema } from './lifecycle.ts';
 import { DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS } from './limits.ts';
@@ -24,6 +25,7 @@ export const CreateRepairRunSchema = z.strictObject({
     max_tokens: z.int().min(1).max(1_000_000).optional(),
     timeout_ms: z.int().min(1_000).max(600_000).default(120_000).describe('Of each answer of the model.'),
   }),
+  callback: CallbackSchema.optional().describe('Is told when the run has ended.'),
 });
 export type CreateRepairRun = z.infer<typeof CreateRepairRunSchema>;
 

@@ -16,6 +16,7 @@ type ObjectBindings = Pick<
   | 'ARTIFACTS'
   | 'WEBHOOKS'
   | 'WORKFLOW'
+  | 'REPAIR'
 >;
 
 declare namespace Cloudflare {
@@ -31,6 +32,7 @@ declare namespace Cloudflare {
     ARTIFACTS: WorkerEnv['ARTIFACTS'] & DurableObjectNamespace;
     WEBHOOKS: WorkerEnv['WEBHOOKS'] & DurableObjectNamespace;
     WORKFLOW: WorkerEnv['WORKFLOW'] & DurableObjectNamespace;
+    REPAIR: WorkerEnv['REPAIR'] & DurableObjectNamespace;
     APPROVALS: WorkerEnv['APPROVALS'] & DurableObjectNamespace;
     PROOFS: WorkerEnv['PROOFS'] & DurableObjectNamespace;
     KEYED_CALL: WorkerEnv['KEYED_CALL'] & DurableObjectNamespace;

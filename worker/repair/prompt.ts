@@ -10,7 +10,7 @@ export interface Failed {
 }
 
 export function requestBody(
-  { language, task, model }: CreateRepairRun,
+  { language, task, model }: Omit<CreateRepairRun, 'callback'>,
   failed: readonly Failed[],
 ): Record<string, unknown> {
   const last = failed.at(-1);

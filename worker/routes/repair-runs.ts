@@ -7,6 +7,7 @@ import { idempotencyOf } from '../middleware/idempotency.ts';
 import { type Refusal, unwrap } from '../middleware/refusal.ts';
 import { requestBody } from '../repair/prompt.ts';
 import { checkStored, resolveCall, storedTools } from '../tools/resolve-call.ts';
+import { sealedCallback } from './callback.ts';
 import { repairCalls, SAFE } from './object-calls.ts';
 import { callerOf, notFound, ownSession } from './own-session.ts';
 import { reply } from './reply.ts';
@@ -40,7 +41,7 @@ const createRepairRun = defineRoute({
   ],
   handle: async (exchange, { params, body, raw }) => {
     const session = await ownSession(exchange, params.session_id);
-    unwrap(await session.call((stub) => stub.describe(session.caller), SAFE));
+    const { labels } = unwrap(await session.call((stub) => stub.describe(session.caller), SAFE));
     await resolveCall(exchange, { tool_name: body.language, arguments: { code: body.code } });
     await requireModel(exchange, body);
     const idempotency = await idempotencyOf({
@@ -49,6 +50,8 @@ const createRepairRun = defineRoute({
       subject: exchange.principal.subject,
       body: raw.bytes,
     });
+    const { callback: given, ...request } = body;
+    const callback = await sealedCallback(exchange, given, { isDetached: true });
     const { tagKey } = exchange.configuration;
     const fresh = await newRepairRunId(tagKey, exchange.principal.tenant);
     const repairRunId = await reservedId(exchange, idempotency, fresh);
@@ -56,7 +59,9 @@ const createRepairRun = defineRoute({
       repairRunId,
       sessionId: session.sessionId,
       owner: ownerOf(exchange.principal),
-      request: body,
+      request,
+      labels,
+      callback,
     };
     const calls = repairCalls(exchange.env, exchange.principal.tenant, repairRunId);
     const started = unwrap(await calls((stub) => stub.start(plan), SAFE));

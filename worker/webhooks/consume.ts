@@ -101,9 +101,12 @@ function isToTell(
 
 async function acknowledge({ env, tenant }: Service, { origin, events }: EventsNotice): Promise<void> {
   const ids = events.map(({ event }) => event.id);
-  if (origin.kind === 'session') {
-    await env.SESSION.getByName(sessionObjectName(tenant, origin.sessionId)).eventsTaken(ids);
-  } else {
-    await env.WORKFLOW.getByName(`${tenant}:${origin.workflowId}`).eventsTaken(ids);
+  switch (origin.kind) {
+    case 'session':
+      return env.SESSION.getByName(sessionObjectName(tenant, origin.sessionId)).eventsTaken(ids);
+    case 'workflow':
+      return env.WORKFLOW.getByName(`${tenant}:${origin.workflowId}`).eventsTaken(ids);
+    case 'repair_run':
+      return env.REPAIR.getByName(`${tenant}:${origin.repairRunId}`).eventsTaken(ids);
   }
 }

@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { SealedCallbackSchema } from '../../shared/callback.ts';
 import { EventSchema } from '../../shared/event.ts';
-import { SessionIdSchema, TenantSchema, WorkflowIdSchema } from '../../shared/ids.ts';
+import { RepairRunIdSchema, SessionIdSchema, TenantSchema, WorkflowIdSchema } from '../../shared/ids.ts';
 import { type TermsNotice, TermsNoticeSchema } from '../terms/notice.ts';
 
 /** An event that nobody has taken for so long is let go by the object that keeps it. */
@@ -14,6 +14,7 @@ export const MAX_NOTICE_CHARACTERS = 96 * 1024;
 const OriginSchema = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('session'), sessionId: SessionIdSchema }),
   z.strictObject({ kind: z.literal('workflow'), workflowId: WorkflowIdSchema }),
+  z.strictObject({ kind: z.literal('repair_run'), repairRunId: RepairRunIdSchema }),
 ]);
 
 const OutgoingEventSchema = z.strictObject({
@@ -26,7 +27,7 @@ const EventsNoticeSchema = z.strictObject({
   kind: z.literal('events'),
   tenant: TenantSchema,
   origin: OriginSchema,
-  /** Of the session, or of the workflow. */
+  /** Of the session, of the workflow, or of the session of the repair run. */
   labels: z.record(z.string(), z.string()),
   events: z.array(OutgoingEventSchema).min(1),
 });

@@ -7,7 +7,7 @@ import { ExecutionSchema } from '../../../shared/execution.ts';
 import { newId } from '../../../shared/ids.ts';
 import { SessionSchema } from '../../../shared/session.ts';
 import { CreatedWebhookSchema, WebhookSchema } from '../../../shared/webhook.ts';
-import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
+import type { HostDouble, HostDoubleOptions } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api } from '../harness/api.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
@@ -102,7 +102,7 @@ export async function later(ms: number): Promise<void> {
 export const DAY_MS = 86_400_000;
 
 /** Sets it up before each test of a file. */
-export function useHookedTenant(): void {
+export function useHookedTenant(options: HostDoubleOptions = {}): void {
   beforeEach(async () => {
     aheadMs = 0;
     tenants += 1;
@@ -110,7 +110,7 @@ export function useHookedTenant(): void {
     internet = new Internet();
     internet.start();
     receiver = new Receiver(internet, `hooks-${tenants}.example.com`);
-    host = await connectFakeHost();
+    host = await connectFakeHost(options);
   });
 
   afterEach(() => {

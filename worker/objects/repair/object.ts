@@ -8,7 +8,9 @@ import type { Env } from '../../env.ts';
 import { callObject } from '../../middleware/call-object.ts';
 import type { Caller } from '../caller.ts';
 import { EngineRun } from '../runs/engine-run.ts';
+import { RunOutbox } from '../runs/outbox.ts';
 import { sessionObjectName } from '../session-name.ts';
+import { addressOf, finishedEvent } from './finished.ts';
 import { keptName } from './kept-name.ts';
 import {
   type RepairEnd,
@@ -51,11 +53,13 @@ const AttemptRowSchema = z.object({
 
 export class RepairObject extends DurableObject<Env> implements RepairPort {
   readonly #sql: SqlStorage;
+  readonly #outbox: RunOutbox;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#sql = ctx.storage.sql;
     this.#sql.exec(SCHEMA);
+    this.#outbox = new RunOutbox(ctx.storage, env.NOTICES);
   }
 
   async start(plan: RepairPlan): Promise<Outcome<RepairRun>> {
@@ -107,12 +111,16 @@ export class RepairObject extends DurableObject<Env> implements RepairPort {
     return success(null);
   }
 
+  async eventsTaken(eventIds: string[]): Promise<void> {
+    this.#outbox.taken(eventIds);
+  }
+
   /** A run that is gone without a word has failed. */
   override async alarm(): Promise<void> {
     const row = this.#row();
     if (row === undefined) return;
     if (row.end !== null) {
-      await this.ctx.storage.deleteAll();
+      await this.#forget(row);
       return;
     }
     await this.ctx.storage.setAlarm(Date.now() + LOOK_MS);
@@ -128,10 +136,28 @@ export class RepairObject extends DurableObject<Env> implements RepairPort {
   }
 
   #end(end: RepairEnd): void {
-    this.#sql.exec('UPDATE run SET end = ?, finished_at = ?', JSON.stringify(end), new Date().toISOString());
     const plan = this.#row()?.plan;
-    if (plan !== undefined) this.#runOf(plan).forget();
-    void this.ctx.storage.setAlarm(Date.now() + RETENTION_MS);
+    const finishedAt = new Date().toISOString();
+    this.ctx.storage.transactionSync(() => {
+      this.#sql.exec('UPDATE run SET end = ?, finished_at = ?', JSON.stringify(end), finishedAt);
+      const attempts = this.#attempts().length;
+      if (plan !== undefined) this.#outbox.put(finishedEvent(plan, end, { attempts, finishedAt }));
+    });
+    void this.ctx.storage.setAlarm(Date.now() + LOOK_MS);
+    if (plan === undefined) return;
+    this.#runOf(plan).forget();
+    this.ctx.waitUntil(this.#outbox.send(addressOf(plan)));
+  }
+
+  /** What ended is kept for a while, and told until somebody has it. */
+  async #forget({ finished_at, plan }: z.infer<typeof RowSchema>): Promise<void> {
+    const goneAtMs = Date.parse(finished_at ?? '') + RETENTION_MS;
+    if (Date.now() >= goneAtMs) {
+      await this.ctx.storage.deleteAll();
+      return;
+    }
+    await this.#outbox.send(addressOf(plan));
+    await this.ctx.storage.setAlarm(this.#outbox.isEmpty ? goneAtMs : Date.now() + LOOK_MS);
   }
 
   async #stop(plan: RepairPlan): Promise<void> {

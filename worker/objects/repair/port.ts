@@ -1,5 +1,6 @@
 /** What others may ask of the object of a repair run. */
 import * as z from 'zod';
+import { SealedCallbackSchema } from '../../../shared/callback.ts';
 import type { Outcome } from '../../../shared/errors.ts';
 import { RepairRunIdSchema, SessionIdSchema } from '../../../shared/ids.ts';
 import {
@@ -17,7 +18,11 @@ export const RepairPlanSchema = z.object({
   repairRunId: RepairRunIdSchema,
   sessionId: SessionIdSchema,
   owner: OwnerSchema,
-  request: CreateRepairRunSchema,
+  request: CreateRepairRunSchema.omit({ callback: true }),
+  /** Of its session when it began. */
+  labels: z.record(z.string(), z.string()).default({}),
+  /** Where its end is told. */
+  callback: SealedCallbackSchema.nullable().default(null),
 });
 export type RepairPlan = z.infer<typeof RepairPlanSchema>;
 
@@ -40,4 +45,7 @@ export interface RepairPort {
   /** The attempt as it stands now; false where the run is to stop. */
   attempted(attempt: RepairAttempt): Promise<Outcome<boolean>>;
   ended(end: RepairEnd): Promise<Outcome<null>>;
+
+  /** What was told of its end is delivered, or written down to be. */
+  eventsTaken(eventIds: string[]): Promise<void>;
 }

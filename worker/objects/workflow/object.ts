@@ -12,8 +12,9 @@ import { approvalCalls, SAFE, tenantCalls } from '../../routes/object-calls.ts';
 import type { Caller } from '../caller.ts';
 import { logWarning } from '../log.ts';
 import { EngineRun } from '../runs/engine-run.ts';
+import { RunOutbox } from '../runs/outbox.ts';
 import { sessionObjectName } from '../session-name.ts';
-import { WorkflowOutbox } from './outbox.ts';
+import { addressOf, finishedEvent } from './finished.ts';
 import type { NamedCall, Plan, RunEnd, WorkflowPort } from './port.ts';
 import { type WorkflowHead, WorkflowStore } from './store.ts';
 import { workflowEntry, workflowView } from './view.ts';
@@ -25,12 +26,12 @@ const RETENTION_MS = 7 * 86_400_000;
 
 export class WorkflowObject extends DurableObject<Env> implements WorkflowPort {
   readonly #store: WorkflowStore;
-  readonly #outbox: WorkflowOutbox;
+  readonly #outbox: RunOutbox;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#store = new WorkflowStore(ctx.storage);
-    this.#outbox = new WorkflowOutbox(this.#store, env.NOTICES);
+    this.#outbox = new RunOutbox(ctx.storage, env.NOTICES);
   }
 
   async start(plan: Plan): Promise<Outcome<Workflow>> {
@@ -127,13 +128,13 @@ export class WorkflowObject extends DurableObject<Env> implements WorkflowPort {
     const finishedAt = new Date().toISOString();
     this.ctx.storage.transactionSync(() => {
       this.#store.end(end, finishedAt);
-      if (plan !== undefined) this.#outbox.put(plan, end, finishedAt);
+      if (plan !== undefined) this.#outbox.put(finishedEvent(plan, end, finishedAt));
     });
     void this.ctx.storage.setAlarm(Date.now() + LOOK_MS);
     this.ctx.waitUntil(this.#tell());
     if (plan === undefined) return;
     this.#runOf(plan).forget();
-    this.ctx.waitUntil(this.#outbox.send(plan));
+    this.ctx.waitUntil(this.#outbox.send(addressOf(plan)));
   }
 
   async eventsTaken(eventIds: string[]): Promise<void> {
@@ -144,7 +145,7 @@ export class WorkflowObject extends DurableObject<Env> implements WorkflowPort {
   async #forget({ finished_at, plan }: WorkflowHead): Promise<void> {
     const goneAtMs = Date.parse(finished_at ?? '') + RETENTION_MS;
     if (Date.now() < goneAtMs) {
-      await this.#outbox.send(plan);
+      await this.#outbox.send(addressOf(plan));
       const isTold = this.#store.head()?.told === this.#store.head()?.status && this.#outbox.isEmpty;
       await this.ctx.storage.setAlarm(isTold ? goneAtMs : Date.now() + LOOK_MS);
       return;

@@ -1,6 +1,5 @@
 /** SQL of one workflow: what it is, its sessions, and how far its tasks are. */
 import * as z from 'zod';
-import { type Event, EventSchema } from '../../../shared/event.ts';
 import {
   type TaskCall,
   TaskCallSchema,
@@ -29,8 +28,6 @@ CREATE TABLE IF NOT EXISTS call (
   task TEXT NOT NULL,
   call TEXT NOT NULL
 );
--- What has to be told of its end.
-CREATE TABLE IF NOT EXISTS outgoing (event_id TEXT PRIMARY KEY, event TEXT NOT NULL) WITHOUT ROWID;
 `;
 
 const HeadSchema = z.object({
@@ -48,9 +45,6 @@ const SessionRowSchema = z.object({
   name: z.string(),
   session_id: z.string(),
   is_own: z.number().transform((number) => number === 1),
-});
-const OutgoingRowSchema = z.object({
-  event: z.string().transform((text) => EventSchema.parse(JSON.parse(text))),
 });
 const TaskRowSchema = z.object({ name: z.string(), status: TaskStatusSchema, reason: z.string().nullable() });
 const CallRowSchema = z.object({
@@ -130,19 +124,6 @@ export class WorkflowStore {
       task,
       JSON.stringify(call),
     );
-  }
-
-  putOutgoing(event: Event): void {
-    this.#sql.exec('INSERT INTO outgoing (event_id, event) VALUES (?, ?)', event.id, JSON.stringify(event));
-  }
-
-  outgoing(): Event | undefined {
-    const [row] = this.#sql.exec('SELECT event FROM outgoing').toArray();
-    return row === undefined ? undefined : OutgoingRowSchema.parse(row).event;
-  }
-
-  deleteOutgoing(eventId: string): void {
-    this.#sql.exec('DELETE FROM outgoing WHERE event_id = ?', eventId);
   }
 
   calls(): { task: string; call: TaskCall }[] {
