@@ -1,4 +1,5 @@
 /** Makes a call that was approved, as who asked for it: every check is made again, by what holds now. */
+import type { SealedCallback } from '../../shared/callback.ts';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import { ExecuteSchema } from '../../shared/execution.ts';
 import type { Configuration } from '../configuration.ts';
@@ -17,8 +18,15 @@ type Call = { tool_name: string; arguments: Record<string, unknown>; timeout_ms:
 export async function makeApproved(
   call: WaitingCall,
   executionId: string,
-  { env, configuration, onTaken }: { env: Env; configuration: Configuration; onTaken: () => void },
+  about: {
+    env: Env;
+    configuration: Configuration;
+    /** Where its session tells its end. */
+    callback: SealedCallback | null;
+    onTaken: () => void;
+  },
 ): Promise<Outcome<null>> {
+  const { env, configuration, callback, onTaken } = about;
   const { caller, sessionId } = call;
   const admitted = await admittedStill(env, call);
   if (!admitted.ok) return admitted;
@@ -30,7 +38,8 @@ export async function makeApproved(
   if (performance === undefined) {
     const body = ExecuteSchema.parse({ ...resolved.value.call, detach: true, stdin: false });
     const { calledAs } = resolved.value;
-    const input = { caller, body, calledAs, idempotency: null, requestId: call.requestId, executionId };
+    const ids = { requestId: call.requestId, executionId };
+    const input = { caller, body, calledAs, idempotency: null, ...ids, callback };
     const accepted = await session((stub) => stub.accept({ ...input, admittedMs: Date.now() }), UNSAFE);
     if (!accepted.ok) return accepted;
     onTaken();
@@ -41,6 +50,7 @@ export async function makeApproved(
     ...(await performance.begun(ids)),
     idempotency: null,
     timeoutMs: performance.timeoutMs,
+    callback,
   };
   const begun = await session((stub) => stub.beginEdgeCall(caller, edgeCall), UNSAFE);
   if (!begun.ok) return begun;

@@ -1,4 +1,5 @@
 /** A call of a tool that needs an approval: asked for, and its result given to who comes back for it. */
+import type { SealedCallback } from '../../shared/callback.ts';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
@@ -15,11 +16,16 @@ const LOOK_INTERVAL_MS = 250;
 export async function askApproval(
   exchange: Exchange<'tenant'>,
   session: OwnSession,
-  about: { call: CallToApprove; idempotency: Idempotency | null; claims: boolean },
+  about: {
+    call: CallToApprove;
+    idempotency: Idempotency | null;
+    claims: boolean;
+    callback?: SealedCallback | null;
+  },
 ): Promise<Outcome<Execution>> {
   const described = await session.call((stub) => stub.describe(session.caller), SAFE);
   if (!described.ok) return described;
-  const { call, idempotency, claims } = about;
+  const { call, ...asked } = about;
   const { scopes, tokenId, issuedAtMs, apiKeyId } = exchange.principal;
   const waiting = {
     caller: session.caller,
@@ -35,7 +41,7 @@ export async function askApproval(
     madeBy: 'approvals' as const,
   };
   const approvals = approvalCalls(exchange.env, session.caller.tenant);
-  return approvals((stub) => stub.ask({ call: waiting, idempotency, claims }), UNSAFE);
+  return approvals((stub) => stub.ask({ call: waiting, ...asked }), UNSAFE);
 }
 
 /**

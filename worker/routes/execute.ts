@@ -75,8 +75,7 @@ const executeInSession = defineRoute({
     });
     const callback = await sealedCallback(exchange, body.callback, { isDetached: body.detach });
     if (resolved.toApprove !== undefined) {
-      requireNoCallback(callback);
-      const about = { call: resolved.toApprove, idempotency, claims: false };
+      const about = { call: resolved.toApprove, idempotency, claims: false, callback };
       return executionReply(unwrap(await askApproval(exchange, session, about)), true);
     }
     const { callback: _, ...call } = resolved.call;
@@ -188,12 +187,6 @@ async function runIn(
   if (!executed.ok) return executed;
   const execution = input.body.detach ? executed.value : resolved.finish(executed.value);
   return success(executionReply(execution, input.body.detach));
-}
-
-/** A call that waits is not in its session yet; whether it is approved is an event of its own. */
-function requireNoCallback(callback: SealedCallback | null): void {
-  if (callback === null) return;
-  throw invalid([{ path: 'body.callback', expected: 'nothing: the tool needs an approval' }]);
 }
 
 /** A client that goes away does not keep the end from being written. */

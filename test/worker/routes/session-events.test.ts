@@ -232,6 +232,9 @@ describe('the stream of a session', () => {
     expect((await reader.until('approval.decided')).event).toMatchObject({
       data: { execution_id: denied, status: 'denied' },
     });
+    expect((await reader.until('execution.finished')).event).toMatchObject({
+      data: { execution_id: denied, status: 'refused', reason: 'approval_denied', started_at: null },
+    });
     const approved = await ask();
     await reader.until('approval.waiting');
     await decide(approved, 'approve');

@@ -28,6 +28,11 @@ export async function approvalNews(row: ApprovalRow): Promise<News[]> {
   return news;
 }
 
+/** Of the end of a call that never came into its session. */
+export function endEventId(executionId: string): Promise<string> {
+  return eventIdOf(executionId, 'ended');
+}
+
 async function eventIdOf(executionId: string, what: string): Promise<string> {
   const hash = await crypto.subtle.digest('SHA-256', utf8(`${executionId} ${what}`));
   return `evt_${toBase64Url(new Uint8Array(hash).subarray(0, HANDLE_BYTES))}`;

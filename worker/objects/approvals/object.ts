@@ -24,7 +24,7 @@ import type { Caller } from '../caller.ts';
 import { ChangeWaits } from '../change-waits.ts';
 import { logInfo, logWarning, messageOf } from '../log.ts';
 import { sessionObjectName } from '../session-name.ts';
-import { approvalNews } from './news.ts';
+import { approvalNews, endEventId } from './news.ts';
 import type { ApprovalsPort, AskInput, WaitingCall } from './port.ts';
 import { type ApprovalRow, ApprovalStore } from './store.ts';
 import { requestOf, viewOf } from './view.ts';
@@ -35,13 +35,16 @@ const TELL_AGAIN_MS = 10_000;
 export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort {
   readonly #store: ApprovalStore;
   readonly #waits = new ChangeWaits();
+  /** Those that are on their way into their session. */
+  readonly #making = new Set<string>();
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#store = new ApprovalStore(ctx.storage);
   }
 
-  async ask({ call, idempotency, claims, executionId: given }: AskInput): Promise<Outcome<Execution>> {
+  async ask(input: AskInput): Promise<Outcome<Execution>> {
+    const { call, idempotency, claims, callback = null, executionId: given } = input;
     const asked = given === undefined ? undefined : this.#own(call.caller, { ...call, executionId: given });
     if (asked !== undefined) {
       this.#store.expire(Date.now());
@@ -79,6 +82,7 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
       idempotencyFingerprint: idempotency?.fingerprint ?? null,
       requestedAtMs: nowMs,
       expiresAtMs: nowMs + APPROVAL_LIFETIME_MS,
+      callback,
     });
     await this.#noteSoon();
     return this.#view(executionId);
@@ -181,10 +185,21 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
         for (const { eventId, facts } of await approvalNews(row)) await session.noteApproval(eventId, facts);
         this.#store.noted(row.executionId, row.status);
       }
+      for (const row of this.#store.owingEnd(MAX_TOLD_AT_ONCE)) await this.#noteEnd(row);
     } catch (error: unknown) {
       logWarning('approval_not_noted', { detail: messageOf(error) });
     }
     await this.#setAlarm();
+  }
+
+  /** Of a call that has ended without being made; one that is made has its end in its session. */
+  async #noteEnd(row: ApprovalRow): Promise<void> {
+    const { executionId, call, callback } = row;
+    const execution = viewOf(row, Date.now());
+    if (!isTerminal(execution.status) || this.#making.has(executionId)) return;
+    const session = this.env.SESSION.getByName(sessionObjectName(call.caller.tenant, call.sessionId));
+    await session.noteUnmade(await endEventId(executionId), execution, callback);
+    this.#store.endNoted(executionId);
   }
 
   /** Sessions whose programs wait. One that cannot be reached now is told later; one that is gone has nothing to hear. */
@@ -202,20 +217,25 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
     if (this.#store.untold(1).length > 0) await this.ctx.storage.setAlarm(Date.now() + TELL_AGAIN_MS);
   }
 
-  async #make({ executionId, call }: ApprovalRow): Promise<void> {
+  async #make({ executionId, call, callback }: ApprovalRow): Promise<void> {
+    this.#making.add(executionId);
     try {
       const configuration = await configurationOf(this.env);
       const onTaken = () => {
         this.#store.made(executionId);
         this.#waits.changed(executionId);
       };
-      const made = await makeApproved(call, executionId, { env: this.env, configuration, onTaken });
+      const about = { env: this.env, configuration, callback, onTaken };
+      const made = await makeApproved(call, executionId, about);
       if (made.ok) return;
       this.#store.refuse(executionId, `${made.code}: ${made.detail}`);
       this.#waits.changed(executionId);
     } catch (error: unknown) {
       // It may have begun: what became of it is seen in its session, or not at all.
       logWarning('approved_call_lost', { execution_id: executionId, detail: messageOf(error) });
+    } finally {
+      this.#making.delete(executionId);
+      await this.#noteSoon();
     }
   }
 
@@ -248,7 +268,8 @@ export class ApprovalsObject extends DurableObject<Env> implements ApprovalsPort
 
   async #setAlarm(): Promise<void> {
     const expiresAtMs = this.#store.nextExpiryMs();
-    if (this.#store.untold(1).length > 0 || this.#store.unnoted(1).length > 0) {
+    const left = [this.#store.untold(1), this.#store.unnoted(1), this.#store.owingEnd(1)];
+    if (left.some((rows) => rows.length > 0)) {
       await this.ctx.storage.setAlarm(Date.now() + TELL_AGAIN_MS);
       return;
     }

@@ -1,5 +1,6 @@
 /** What others may ask of the calls of a tenant that wait for an approval. */
 import type { ApprovalRequest, ApprovalStatus, Decision } from '../../../shared/approval.ts';
+import type { SealedCallback } from '../../../shared/callback.ts';
 import type { Outcome } from '../../../shared/errors.ts';
 import type { Execution } from '../../../shared/execution.ts';
 import type { Idempotency } from '../../middleware/idempotency.ts';
@@ -27,6 +28,8 @@ export interface AskInput {
   idempotency: Idempotency | null;
   /** Whether the same call, made before and not answered yet, is meant: a model asks again for what it asked for. */
   claims: boolean;
+  /** Where its end is told, whatever becomes of it. */
+  callback?: SealedCallback | null;
   /** Of a call that has an id already: asked for again, it is the same. */
   executionId?: string;
 }

@@ -1,6 +1,7 @@
 /** SQL of the calls of a tenant that wait for an approval, or did. */
 import * as z from 'zod';
 import { ApprovalStatusSchema } from '../../../shared/approval.ts';
+import { SealedCallbackSchema } from '../../../shared/callback.ts';
 import { ensureSchema, type NewerColumn } from '../schema.ts';
 import type { WaitingCall } from './port.ts';
 
@@ -36,6 +37,9 @@ const NEWER_COLUMNS: readonly NewerColumn[] = [
   ['approval', 'isMade', 'INTEGER NOT NULL DEFAULT 1'],
   // What a former version has in the table is no news.
   ['approval', 'notedStatus', 'TEXT', 'status'],
+  ['approval', 'callback', 'TEXT'],
+  // Nobody waits for the ends of those of a former version.
+  ['approval', 'owesEnd', 'INTEGER NOT NULL DEFAULT 0'],
 ];
 
 const CallSchema: z.ZodType<WaitingCall> = z.object({
@@ -72,6 +76,11 @@ const RowSchema = z.object({
   isMade: z.number().transform((flag) => flag === 1),
   /** How it stood when it was noted last among the events of its session. */
   notedStatus: ApprovalStatusSchema.nullable(),
+  /** Where its end is told; null once that is the session's to do. */
+  callback: z
+    .string()
+    .nullable()
+    .transform((text) => (text === null ? null : SealedCallbackSchema.parse(JSON.parse(text)))),
 });
 export type ApprovalRow = z.infer<typeof RowSchema>;
 
@@ -95,6 +104,20 @@ export class ApprovalStore {
     this.#sql.exec('UPDATE approval SET notedStatus = ? WHERE executionId = ?', status, executionId);
   }
 
+  /** Decided ones that are not in their session, whose end it has not heard: those that have waited longest first. */
+  owingEnd(limit: number): ApprovalRow[] {
+    const sql =
+      "SELECT * FROM approval WHERE owesEnd = 1 AND status <> 'waiting' ORDER BY decidedAtMs LIMIT ?";
+    return this.#sql
+      .exec(sql, limit)
+      .toArray()
+      .map((row) => RowSchema.parse(row));
+  }
+
+  endNoted(executionId: string): void {
+    this.#sql.exec('UPDATE approval SET owesEnd = 0, callback = NULL WHERE executionId = ?', executionId);
+  }
+
   insert(
     row: Omit<
       ApprovalRow,
@@ -103,7 +126,7 @@ export class ApprovalStore {
   ): void {
     this.#sql.exec(
       `INSERT INTO approval (executionId, status, call, fingerprint, idempotencyKey, idempotencyFingerprint,
-         requestedAtMs, expiresAtMs, isMade) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)`,
+         requestedAtMs, expiresAtMs, callback, owesEnd, isMade) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)`,
       row.executionId,
       row.status,
       JSON.stringify(row.call),
@@ -112,6 +135,9 @@ export class ApprovalStore {
       row.idempotencyFingerprint,
       row.requestedAtMs,
       row.expiresAtMs,
+      row.callback === null ? null : JSON.stringify(row.callback),
+      // The end of a call of a program is its session's to tell.
+      row.call.madeBy === 'session' ? 0 : 1,
     );
   }
 
@@ -139,6 +165,7 @@ export class ApprovalStore {
 
   made(executionId: string): void {
     this.#sql.exec('UPDATE approval SET isMade = 1 WHERE executionId = ?', executionId);
+    this.endNoted(executionId);
   }
 
   /** Those of a caller in a session that are not in the session itself, the newest first, behind one of them. */

@@ -1,5 +1,6 @@
 /** The session object: the surface that the Worker, the host object and the runtime call. */
 import { DurableObject } from 'cloudflare:workers';
+import type { SealedCallback } from '../../../shared/callback.ts';
 import type { Program, ToolResult } from '../../../shared/code-mode.ts';
 import { sha256Hex } from '../../../shared/digest.ts';
 import type { Envelope } from '../../../shared/dsse.ts';
@@ -21,6 +22,7 @@ import { answerOf, openExecutionEvents, openSessionEvents } from './event-logs/s
 import { accept, find, readersFault, streamOf, wakeFor } from './executions/calls.ts';
 import { getExecution, list, waitCall } from './executions/found.ts';
 import { interruptIn } from './executions/interruption.ts';
+import { noteUnmade } from './executions/unmade.ts';
 import { readExecuteInput } from './internal-request.ts';
 import { createSession, formerCreate, notFound, recordInTenant, viewOf } from './lifecycle/creation.ts';
 import { leaveHost } from './lifecycle/draining.ts';
@@ -178,11 +180,14 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   }
 
   async beginEdgeCall(caller: Caller, call: EdgeCall): Promise<Outcome<Execution | null>> {
-    const { row, edgeCalls, executions } = this.#parts;
+    const { row, edgeCalls, executions, events } = this.#parts;
     if (row.ownedBy(caller) === undefined) return notFound();
     const nowMs = Date.now();
     row.patch({ lastActivityAtMs: nowMs });
-    return edgeCalls.begin(call, { afterN: executions.total, nowMs });
+    const begun = edgeCalls.begin(call, { afterN: executions.total, nowMs });
+    const isFirst = begun.ok && begun.value === null;
+    if (isFirst) events.wantsCallback(call.execution.execution_id, call.callback ?? null);
+    return begun;
   }
 
   async endEdgeCall(caller: Caller, execution: Execution): Promise<Outcome<Envelope | null>> {
@@ -339,6 +344,10 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
 
   async noteApproval(eventId: string, facts: ApprovalFacts): Promise<void> {
     if (this.#parts.row.isLive) this.#parts.events.record(facts, { id: eventId });
+  }
+
+  async noteUnmade(eventId: string, execution: Execution, callback: SealedCallback | null): Promise<void> {
+    noteUnmade(this.#parts, eventId, { execution, callback });
   }
 
   async eventsTaken(eventIds: string[]): Promise<void> {

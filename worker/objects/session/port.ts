@@ -1,7 +1,7 @@
 /** What others may ask of a session object. Failures are values: error classes do not survive the call. */
 import * as z from 'zod';
 import type { ApprovalStatus } from '../../../shared/approval.ts';
-import { SealedCallbackSchema } from '../../../shared/callback.ts';
+import { type SealedCallback, SealedCallbackSchema } from '../../../shared/callback.ts';
 import type { Program, ToolResult } from '../../../shared/code-mode.ts';
 import type { Envelope } from '../../../shared/dsse.ts';
 import type { ErrorCode, Outcome } from '../../../shared/errors.ts';
@@ -203,6 +203,8 @@ export interface SessionPort {
   hearTerms(terms: AccountTerms): Promise<void>;
   /** From the approvals of the tenant; the same event again is one. */
   noteApproval(eventId: string, facts: ApprovalFacts): Promise<void>;
+  /** Of a call that waited for an approval, and ended without coming here. With the same id it is one event. */
+  noteUnmade(eventId: string, execution: Execution, callback: SealedCallback | null): Promise<void>;
   /** Events that were sent are delivered, or written down to be. */
   eventsTaken(eventIds: string[]): Promise<void>;
   /** From the host object: the sandbox was not made, or is gone, or the host is. */

@@ -118,8 +118,16 @@ export class EdgeCalls {
     }
   }
 
+  /** The session is over, and what it keeps is about to go: of those that run no end will be seen here. */
+  abandon(nowMs: number): void {
+    for (const executionId of this.#overdueAtMs.keys()) {
+      const known = this.#store.byId(executionId);
+      if (known !== undefined) this.#giveUp(known, nowMs);
+    }
+  }
+
   #giveUp(known: EdgeCallRow, nowMs: number): void {
-    const execution = seen(known, nowMs);
+    const execution = unseen(known.execution, Math.min(nowMs, overdueAt(known)));
     this.#ended(known, execution, givenText(givenBy(execution)));
   }
 
@@ -222,10 +230,13 @@ function withoutContent(execution: Execution): Execution {
   return { ...execution, stdout: '', structured: null, results: [] };
 }
 
-/** Whoever made the request is gone without a word: it may have had its effect. */
 function seen({ execution, deadlineAtMs }: EdgeCallRow, nowMs: number): Execution {
   const atMs = overdueAt({ deadlineAtMs });
-  if (execution.status !== 'running' || nowMs < atMs) return execution;
+  return execution.status !== 'running' || nowMs < atMs ? execution : unseen(execution, atMs);
+}
+
+/** Whoever made the request is gone without a word: it may have had its effect. */
+function unseen(execution: Execution, atMs: number): Execution {
   const finishedAt = new Date(atMs).toISOString();
   return { ...execution, status: 'unknown', reason: 'end_not_seen', finished_at: finishedAt };
 }

@@ -157,13 +157,9 @@ export class SessionEvents {
     });
   }
 
-  finished(execution: EndedExecution): void {
+  /** `told`: of one that was never accepted here. */
+  finished(execution: EndedExecution, told?: { id: string; callback: SealedCallback | null }): void {
     const { execution_id, error } = execution;
-    const callback = this.#callbacks.get(execution_id) ?? null;
-    if (callback !== null) {
-      this.#callbacks.delete(execution_id);
-      this.#store.deleteCallback(execution_id);
-    }
     const data = {
       execution_id,
       tool_name: execution.tool_name,
@@ -179,7 +175,15 @@ export class SessionEvents {
       finished_at: execution.finished_at,
       duration_ms: execution.duration_ms,
     };
-    this.record({ type: 'execution.finished', data }, { callback });
+    this.record({ type: 'execution.finished', data }, told ?? { callback: this.#takeCallback(execution_id) });
+  }
+
+  #takeCallback(executionId: string): SealedCallback | null {
+    const callback = this.#callbacks.get(executionId);
+    if (callback === undefined) return null;
+    this.#callbacks.delete(executionId);
+    this.#store.deleteCallback(executionId);
+    return callback;
   }
 
   /** Before the execution runs: its end is told there. */

@@ -89,7 +89,7 @@ export async function destroyAgain(runtime: SessionRuntime, nowMs: number): Prom
 
 /** From the alarm: removes what is left of a session that ended, but for the row that says so. */
 export async function purge(runtime: SessionRuntime, env: Env, nowMs: number): Promise<void> {
-  const { row, store, events } = runtime;
+  const { row, store, events, edgeCalls } = runtime;
   const { purgeAtMs } = row.record;
   if (purgeAtMs === null || purgeAtMs > nowMs) return;
   if (row.record.state === 'error') {
@@ -100,6 +100,7 @@ export async function purge(runtime: SessionRuntime, env: Env, nowMs: number): P
   await forgetInTenant(runtime, env);
   await runtime.outputs.removeAll();
   store.transaction(() => store.deleteUnkeyed());
+  edgeCalls.abandon(nowMs);
   events.purge();
   const isLast = store.executionCount() === 0 || nowMs >= row.record.lastActivityAtMs + KEYS_LIVE_MS;
   if (isLast) store.transaction(() => store.deleteHistory());
