@@ -1,20 +1,29 @@
 /** Waits for a call over MCP: reports its output where that is wanted, and stops it when the client gives it up. */
-import { failure, type Outcome } from '../../shared/errors.ts';
+import { failure, type Outcome, success } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { type AttendedCall, awaitCall } from '../routes/attended-call.ts';
 import { followOutput } from './follow-output.ts';
-import type { McpCallContext } from './tool.ts';
+import type { OnProgress } from './progress.ts';
+
+export interface Attendance {
+  signal: AbortSignal;
+  onProgress: OnProgress | undefined;
+  /** Hears of the execution as soon as it is taken in. */
+  onTaken: ((execution: Execution) => void) | undefined;
+}
 
 export async function attend(
   call: AttendedCall,
-  { signal, onProgress }: Pick<McpCallContext, 'signal' | 'onProgress'>,
+  { signal, onProgress, onTaken }: Attendance,
   stop: () => Promise<Outcome<unknown>>,
 ): Promise<Outcome<Execution>> {
   if (signal.aborted) return failure('execution_not_running', 'the call was cancelled before it began');
-  const ended =
-    onProgress === undefined || call.edge !== undefined
+  const ended = takenCall(call, onTaken).then((taken) => {
+    if (!taken.ok) return taken;
+    return onProgress === undefined || call.edge !== undefined
       ? awaitCall(call)
       : awaitWithProgress(call, onProgress);
+  });
   let stopping: Promise<void> | undefined;
   const onAbort = () => {
     stopping = stopped(stop);
@@ -39,11 +48,19 @@ async function stopped(stop: () => Promise<Outcome<unknown>>): Promise<void> {
   }
 }
 
-/** The result is read at the end: the stream does not repeat the text that it gave. */
-async function awaitWithProgress(
+async function takenCall(
   call: AttendedCall,
-  onProgress: NonNullable<McpCallContext['onProgress']>,
-): Promise<Outcome<Execution>> {
+  onTaken: Attendance['onTaken'],
+): Promise<Outcome<Execution | null>> {
+  // Without somebody who hears of it, one request to the session may do for all.
+  if (onTaken === undefined) return success(null);
+  const taken = await (call.edge === undefined ? call.accepted() : call.edge.begun());
+  if (taken.ok) onTaken(taken.value);
+  return taken;
+}
+
+/** The result is read at the end: the stream does not repeat the text that it gave. */
+async function awaitWithProgress(call: AttendedCall, onProgress: OnProgress): Promise<Outcome<Execution>> {
   const accepted = await call.accepted();
   if (!accepted.ok) return accepted;
   const followed = followOutput(call.session, accepted.value.execution_id, onProgress);

@@ -7,6 +7,8 @@ import type { Caller } from '../objects/caller.ts';
 export type RequestId = string | number;
 
 export interface CancellableCall {
+  /** Names the call among those of its client, also when somebody comes back for its answer. */
+  callId: string;
   signal: AbortSignal;
   /** The call has ended; it can no longer be cancelled. */
   leave: () => Promise<void>;
@@ -27,12 +29,13 @@ export class CallCancellation {
     return new CallCancellation(env, `${caller.tenant}:${client}`);
   }
 
-  enter(requestId: RequestId): CancellableCall {
+  /** `callId`: of a call that was entered before, and is attended once more. */
+  enter(requestId: RequestId, callId = randomHandle()): CancellableCall {
     const controller = new AbortController();
     const token = randomHandle();
     // One stub for both calls: they arrive in their order.
     const stub = this.#env.MCP_CALLS.getByName(this.#name);
-    const waiting = stub.untilCancelled({ requestId: JSON.stringify(requestId), token }).then(
+    const waiting = stub.untilCancelled({ requestId: JSON.stringify(requestId), token, callId }).then(
       (isCancelled) => {
         if (isCancelled) controller.abort();
       },
@@ -40,6 +43,7 @@ export class CallCancellation {
       (error: unknown) => logUnreachable(error),
     );
     return {
+      callId,
       signal: controller.signal,
       leave: async () => {
         await stub.release(token).catch(logUnreachable);
@@ -50,6 +54,15 @@ export class CallCancellation {
 
   async cancel(requestId: RequestId): Promise<void> {
     await this.#env.MCP_CALLS.getByName(this.#name).cancel(JSON.stringify(requestId)).catch(logUnreachable);
+  }
+
+  /** Of a call of the last day: whether its client took it back. */
+  async wasCancelled(callId: string): Promise<boolean> {
+    const asked = this.#env.MCP_CALLS.getByName(this.#name).wasCancelled(callId);
+    return asked.catch((error: unknown) => {
+      logUnreachable(error);
+      return false;
+    });
   }
 }
 

@@ -21,7 +21,7 @@ import { resolveCall } from '../tools/resolve-call.ts';
 import { attend } from './attend.ts';
 import { type CallOptions, splitCall, withCallOptions } from './call-options.ts';
 import { progressOfServer } from './progress.ts';
-import { ExecutionContentSchema, executionResult, failureResult, structuredResult } from './result.ts';
+import { callResult, ExecutionContentSchema, failureResult } from './result.ts';
 import type { McpCallContext, McpServerTool } from './tool.ts';
 
 const outputSchema: JsonSchema & { type: 'object' } = {
@@ -44,12 +44,10 @@ export function executeTool(
     call: async (given, context) => {
       const { args, options } = splitCall(given, tool.inputSchema);
       const call = { args: withoutAbsent(args, tool.inputSchema), options };
-      const outcome = await run(tool.name, call, context);
+      const form = ownOutput(tool) === undefined ? 'execution' : 'structured';
+      const outcome = await run(tool.name, { ...call, form }, context);
       if (!outcome.ok) return failureResult(outcome);
-      const about = { sessionEnded: options.session_id === undefined };
-      return ownOutput(tool) === undefined
-        ? executionResult(outcome.value, about)
-        : structuredResult(outcome.value, about);
+      return callResult(outcome.value, { form, ownSession: options.session_id === undefined });
     },
   };
 }
@@ -65,14 +63,19 @@ export async function callByName(
   call: { args: Record<string, unknown>; options: CallOptions },
   context: McpCallContext,
 ): Promise<CallToolResult> {
-  const outcome = await run(name, call, context);
+  const form = 'execution';
+  const outcome = await run(name, { ...call, form }, context);
   if (!outcome.ok) return failureResult(outcome);
-  return executionResult(outcome.value, { sessionEnded: call.options.session_id === undefined });
+  return callResult(outcome.value, { form, ownSession: call.options.session_id === undefined });
 }
 
 async function run(
   name: string,
-  { args, options }: { args: Record<string, unknown>; options: CallOptions },
+  {
+    args,
+    options,
+    form,
+  }: { args: Record<string, unknown>; options: CallOptions; form: 'execution' | 'structured' },
   context: McpCallContext,
 ): Promise<Outcome<Execution>> {
   const { exchange } = context;
@@ -107,7 +110,18 @@ async function run(
       onProgress,
       ephemeral: stop === 'session',
     });
-    return attend(attended, context, () =>
+    const { signal, onTaken } = context;
+    const hear = (execution: Execution) =>
+      onTaken?.({
+        sessionId: session.sessionId,
+        executionId: execution.execution_id,
+        tool: { name, digest: resolved.identity?.digest ?? null },
+        form,
+        ownSession: stop === 'session',
+        atEdge: attended.edge !== undefined,
+      });
+    const attendance = { signal, onProgress: report, onTaken: onTaken === undefined ? undefined : hear };
+    return attend(attended, attendance, () =>
       stop === 'call' ? stopCall(attended) : session.call((stub) => stub.destroy(session.caller), UNSAFE),
     );
   };

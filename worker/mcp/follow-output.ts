@@ -3,24 +3,35 @@ import type { StreamEvent } from '../../shared/execution.ts';
 import type { OwnSession } from '../routes/own-session.ts';
 import { streamEvents } from '../routes/session-stream.ts';
 import { streamEventsOf } from './event-source.ts';
-import { OutputProgress, type Progress } from './progress.ts';
+import { type OnProgress, OutputProgress } from './progress.ts';
 
 export interface FollowedOutput {
   /** Resolves when nothing more comes. A stream that is cut costs the progress and nothing else. */
   ended: Promise<void>;
+  /** Reports at once what waits for its turn. */
+  flush: () => void;
   close: () => void;
+}
+
+/** Where a reader of before stopped: how far in the events, and behind how many characters. */
+export interface OutputPlace {
+  cursor: string;
+  characters: number;
 }
 
 export function followOutput(
   session: OwnSession,
   executionId: string,
-  onProgress: (progress: Progress) => void,
+  onProgress: OnProgress,
+  after?: OutputPlace,
 ): FollowedOutput {
-  const progress = new OutputProgress(onProgress);
+  const progress = new OutputProgress(onProgress, after?.characters);
   const left = new AbortController();
-  const ended = follow(session, executionId, { progress, signal: left.signal }).catch(() => undefined);
+  const wanted = { executionId, encoding: 'utf-8' as const, lastEventId: after?.cursor ?? null };
+  const ended = follow(session, wanted, { progress, signal: left.signal }).catch(() => undefined);
   return {
     ended,
+    flush: () => progress.flush(),
     close: () => {
       progress.close();
       left.abort();
@@ -30,16 +41,16 @@ export function followOutput(
 
 async function follow(
   session: OwnSession,
-  executionId: string,
+  wanted: Parameters<typeof streamEvents>[1],
   { progress, signal }: { progress: OutputProgress; signal: AbortSignal },
 ): Promise<void> {
-  const opened = await streamEvents(session, { executionId, encoding: 'utf-8', lastEventId: null });
+  const opened = await streamEvents(session, wanted);
   const body = opened.body ?? new ReadableStream<Uint8Array>();
   const events = streamEventsOf(body.pipeThrough(new TransformStream(), { signal }));
-  for await (const event of events) {
+  for await (const { cursor, event } of events) {
     if (signal.aborted) return;
     const text = textOf(event);
-    if (text !== '') progress.took(text);
+    if (text !== '') progress.took(text, cursor);
   }
 }
 

@@ -24,6 +24,11 @@ export function calledTools(body: unknown): string[] {
   return parsedOf(body, ToolCallSchema).map(({ params }) => params.name);
 }
 
+/** One call and nothing beside it: its stream is of that call alone. */
+export function isSingleCall(body: unknown): boolean {
+  return ToolCallSchema.safeParse(body).success;
+}
+
 export function isInitialize(body: unknown): boolean {
   return parsedOf(body, MethodSchema).some(({ method }) => method === 'initialize');
 }

@@ -111,8 +111,16 @@ export const programTools: readonly McpServerTool[] = [answerProgram, runProgram
 async function attended(
   session: OwnSession,
   programId: string,
-  { signal, onProgress }: Pick<McpCallContext, 'signal' | 'onProgress'>,
+  { signal, onProgress, onTaken }: Pick<McpCallContext, 'signal' | 'onProgress' | 'onTaken'>,
 ): Promise<CallToolResult> {
+  onTaken?.({
+    sessionId: session.sessionId,
+    executionId: programId,
+    tool: null,
+    form: 'program',
+    ownSession: false,
+    atEdge: false,
+  });
   const followed = onProgress === undefined ? undefined : followOutput(session, programId, onProgress);
   const stop = () => {
     session.call((stub) => stub.interrupt(session.caller, programId), SAFE).catch(() => undefined);
@@ -120,14 +128,23 @@ async function attended(
   signal.addEventListener('abort', stop, { once: true });
   if (signal.aborted) stop();
   try {
-    return resultOf(unwrap(await session.call((stub) => stub.waitProgram(session.caller, programId), SAFE)));
+    return programResult(
+      unwrap(await session.call((stub) => stub.waitProgram(session.caller, programId), SAFE)),
+    );
   } finally {
     signal.removeEventListener('abort', stop);
     followed?.close();
   }
 }
 
-function resultOf({ program_id, status, pending, calls, used, execution }: Program): CallToolResult {
+export function programResult({
+  program_id,
+  status,
+  pending,
+  calls,
+  used,
+  execution,
+}: Program): CallToolResult {
   const { content, structuredContent, isError } = executionResult(execution, { sessionEnded: false });
   const text = waitingText(program_id, pending, calls);
   return {

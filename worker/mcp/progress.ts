@@ -17,18 +17,28 @@ export function progressOfServer({ progress, total, message }: EdgeProgress): Pr
   return { progress, ...(total === null ? {} : { total }), ...(message === null ? {} : { message }) };
 }
 
+/**
+ * `cursor`: the place in the events of the execution up to which this was read. None where its events are not what is
+ * reported.
+ */
+export type OnProgress = (progress: Progress, cursor?: string) => void;
+
 export class OutputProgress {
-  readonly #report: (progress: Progress) => void;
-  #characters = 0;
+  readonly #report: OnProgress;
+  #characters: number;
+  #cursor = '';
   #unreported = '';
   #timer: ReturnType<typeof setTimeout> | null = null;
 
-  constructor(report: (progress: Progress) => void) {
+  /** `characters`: those that were reported before. */
+  constructor(report: OnProgress, characters = 0) {
     this.#report = report;
+    this.#characters = characters;
   }
 
-  took(text: string): void {
+  took(text: string, cursor: string): void {
     this.#characters += text.length;
+    this.#cursor = cursor;
     this.#unreported = tailOf(`${this.#unreported}${text}`, MAX_MESSAGE_CHARACTERS);
     if (this.#timer === null) this.#flush();
   }
@@ -39,10 +49,16 @@ export class OutputProgress {
     this.#unreported = '';
   }
 
+  /** Reports at once what waits for its turn. */
+  flush(): void {
+    clearTimeout(this.#timer);
+    this.#flush();
+  }
+
   #flush(): void {
     this.#timer = null;
     if (this.#unreported === '') return;
-    this.#report({ progress: this.#characters, message: this.#unreported });
+    this.#report({ progress: this.#characters, message: this.#unreported }, this.#cursor);
     this.#unreported = '';
     this.#timer = setTimeout(() => this.#flush(), INTERVAL_MS);
   }

@@ -38,6 +38,15 @@ export const ExecutionContentSchema = ExecutionSchema.pick({
 });
 type ExecutionContent = z.infer<typeof ExecutionContentSchema>;
 
+/** In the form that the tool was listed with. */
+export function callResult(
+  execution: Execution,
+  { form, ownSession }: { form: 'execution' | 'structured'; ownSession: boolean },
+): CallToolResult {
+  const about = { sessionEnded: ownSession };
+  return form === 'execution' ? executionResult(execution, about) : structuredResult(execution, about);
+}
+
 export function executionResult(
   execution: Execution,
   { sessionEnded }: { sessionEnded: boolean },
@@ -62,7 +71,7 @@ export function executionResult(
 }
 
 /** What the tool gave, as its own schema has it; the execution itself is in the text where it failed. */
-export function structuredResult(execution: Execution, about: { sessionEnded: boolean }): CallToolResult {
+function structuredResult(execution: Execution, about: { sessionEnded: boolean }): CallToolResult {
   const { structuredContent: _, ...result } = executionResult(execution, about);
   const { structured, status } = execution;
   return status === 'succeeded' && isSchema(structured)

@@ -24,7 +24,9 @@ import { mergedPage, nameInCursor } from './pages.ts';
 import { programTools } from './program-tools.ts';
 import type { Progress } from './progress.ts';
 import { failureResult } from './result.ts';
+import type { ResumableStream } from './resumable-stream.ts';
 import { SESSION_TOOLS_SCOPE, sessionTools } from './session-tools.ts';
+import type { TakenCall } from './taken-call.ts';
 import type { McpServerTool } from './tool.ts';
 
 const IDENTITY = { name: 'sandgate', title: 'Sandgate', version: '1' };
@@ -39,14 +41,16 @@ const INSTRUCTIONS =
 
 export interface ServerOptions {
   /** For a client that cancels by messages; one of the newer era closes its stream. */
-  cancellation?: CallCancellation;
+  cancellation?: CallCancellation | undefined;
+  /** For a client that may come back for the answer of its one call. */
+  stream?: ResumableStream | undefined;
   /** Whether other answers share the stream. */
   isBatch: boolean;
 }
 
 export async function serverFor(
   exchange: Exchange<'tenant'>,
-  { cancellation, isBatch }: ServerOptions,
+  { cancellation, stream, isBatch }: ServerOptions,
 ): Promise<Server> {
   const tools = await toolsAtHand(exchange);
   const server = new Server(IDENTITY, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
@@ -63,8 +67,8 @@ export async function serverFor(
       (await registeredTool(exchange, params.name));
     if (tool === undefined) throw unknownTool(params.name, tools);
     const { id, signal } = context.mcpReq;
-    const call = cancellation?.enter(id) ?? { signal, leave: async () => {} };
-    const answered = answer(tool, params.arguments ?? {}, { exchange, context, call });
+    const call = cancellation?.enter(id) ?? { callId: '', signal, leave: async () => {} };
+    const answered = answer(tool, params.arguments ?? {}, { exchange, context, call, stream });
     // A client that goes away must not stop what stops its call.
     exchange.waitUntil(answered);
     const result = await answered;
@@ -131,22 +135,36 @@ async function answer(
   {
     exchange,
     context,
-    call,
-  }: { exchange: Exchange<'tenant'>; context: ServerContext; call: CancellableCall },
+    call: { callId, signal, leave },
+    stream,
+  }: {
+    exchange: Exchange<'tenant'>;
+    context: ServerContext;
+    call: CancellableCall;
+    stream: ResumableStream | undefined;
+  },
 ): Promise<CallToolResult> {
+  const { id: requestId, _meta: { progressToken } = {} } = context.mcpReq;
+  const onTaken = (taken: TakenCall) => stream?.taken(taken, { requestId, progressToken, callId });
   try {
-    return await tool.call(args, { exchange, signal: call.signal, onProgress: progressOf(context) });
+    return await tool.call(args, {
+      exchange,
+      signal,
+      onProgress: progressOf(context, stream),
+      onTaken: stream === undefined ? undefined : onTaken,
+    });
   } catch (error: unknown) {
     return failureResult(error instanceof Refusal ? error.failure : unexpected(error, exchange.requestId));
   } finally {
-    await call.leave();
+    await leave();
   }
 }
 
-function progressOf({ mcpReq }: ServerContext) {
+function progressOf({ mcpReq }: ServerContext, stream: ResumableStream | undefined) {
   const progressToken = mcpReq._meta?.progressToken;
   if (progressToken === undefined) return undefined;
-  return (progress: Progress) => {
+  return (progress: Progress, cursor?: string) => {
+    stream?.progressed(progress, cursor);
     // A stream that nobody reads any more takes none.
     mcpReq
       .notify({ method: 'notifications/progress', params: { progressToken, ...progress } })

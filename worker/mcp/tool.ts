@@ -3,14 +3,17 @@ import type { CallToolResult } from '@modelcontextprotocol/server';
 import type { McpTool } from '../formats/mcp.ts';
 import type { Exchange } from '../routes/route.ts';
 import type { JsonSchema } from '../tools/definition.ts';
-import type { Progress } from './progress.ts';
+import type { OnProgress } from './progress.ts';
+import type { TakenCall } from './taken-call.ts';
 
 export interface McpCallContext {
   exchange: Exchange<'tenant'>;
   /** Aborted when the client gives the call up. */
   signal: AbortSignal;
   /** Takes the output of the running program, where the client asked for progress. */
-  onProgress: ((progress: Progress) => void) | undefined;
+  onProgress: OnProgress | undefined;
+  /** Hears of the execution as soon as there is one that outlives the connection, where its client may come back for it. */
+  onTaken: ((call: TakenCall) => void) | undefined;
 }
 
 export interface McpServerTool {

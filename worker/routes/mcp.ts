@@ -5,7 +5,15 @@ import { MAX_BODY_BYTES } from '../../shared/limits.ts';
 import { BUILT_IN_TOOLS, ToolNameSchema } from '../../shared/tool.ts';
 import { lineAndColumn, parseStrictJson, type StrictJson } from '../json/strict-json.ts';
 import { CallCancellation, type RequestId } from '../mcp/cancellation.ts';
-import { calledTools, cancelledRequests, isInitialize, parameterFault } from '../mcp/messages.ts';
+import { KEEP_ALIVE_MS, readsPrimingEvents } from '../mcp/event-lines.ts';
+import {
+  calledTools,
+  cancelledRequests,
+  isInitialize,
+  isSingleCall,
+  parameterFault,
+} from '../mcp/messages.ts';
+import { ResumableStream } from '../mcp/resumable-stream.ts';
 import { serverFor } from '../mcp/server.ts';
 import { isMcpSessionIdOf, MCP_SESSION_HEADER, newMcpSessionId } from '../mcp/session-id.ts';
 import { SESSION_TOOLS_SCOPE, sessionTools } from '../mcp/session-tools.ts';
@@ -16,8 +24,6 @@ import { defineRoute, type Exchange } from './route.ts';
 
 export const MCP_PATH = '/mcp';
 
-/** Comments on an open stream: a client that is gone is noticed by the next one. */
-const KEEP_ALIVE_MS = 1_000;
 /** One request of the tenant's rate: a batch must not be a way around it. */
 const MAX_BATCH = 16;
 const BOUNDS = { maxDepth: 64, maxValues: 100_000 };
@@ -26,7 +32,7 @@ const INVALID_REQUEST = -32_600;
 const INVALID_PARAMS = -32_602;
 const SESSION_NOT_FOUND = -32_001;
 
-const MessageSchema = z.record(z.string(), z.unknown()).describe('A JSON-RPC message.');
+export const MessageSchema = z.record(z.string(), z.unknown()).describe('A JSON-RPC message.');
 
 export const mcp = defineRoute({
   method: 'POST',
@@ -92,37 +98,46 @@ function decodeStrictly(bytes: Uint8Array): string | undefined {
 async function serveLegacy(exchange: Exchange<'tenant'>, body: unknown): Promise<Response> {
   const caller = callerOf(exchange);
   const { tagKey } = exchange.configuration;
+  const fault = await mcpSessionFault(exchange);
+  if (fault !== undefined) return fault;
   const sessionId = exchange.request.headers.get(MCP_SESSION_HEADER);
-  if (sessionId !== null && !(await isMcpSessionIdOf(tagKey, caller, sessionId))) {
-    // The client then begins anew.
-    return rpcError(404, { code: SESSION_NOT_FOUND, message: 'the MCP session is not one of this caller' });
-  }
   const cancellation = await CallCancellation.of(exchange.env, caller, sessionId);
   for (const requestId of cancelledRequests(body)) await cancellation.cancel(requestId);
-  const response = await serve(exchange, body, cancellation);
+  const isPrimed = readsPrimingEvents(exchange.request);
+  const stream = isSingleCall(body)
+    ? new ResumableStream({ tagKey, caller, mcpSessionId: sessionId, isPrimed })
+    : undefined;
+  const answered = await serve(exchange, body, { cancellation, stream });
+  const response = stream?.with(answered) ?? answered;
   if (!isInitialize(body) || !response.ok) return response;
   return withHeader(response, MCP_SESSION_HEADER, await newMcpSessionId(tagKey, caller));
+}
+
+/** Where the request names an MCP session that is not one of the caller. */
+export async function mcpSessionFault(exchange: Exchange<'tenant'>): Promise<Response | undefined> {
+  const { tagKey } = exchange.configuration;
+  const id = exchange.request.headers.get(MCP_SESSION_HEADER);
+  if (id === null || (await isMcpSessionIdOf(tagKey, callerOf(exchange), id))) return undefined;
+  // The client then begins anew.
+  return rpcError(404, { code: SESSION_NOT_FOUND, message: 'the MCP session is not one of this caller' });
 }
 
 function serve(
   exchange: Exchange<'tenant'>,
   body: unknown,
-  cancellation?: CallCancellation,
+  legacy: { cancellation?: CallCancellation; stream?: ResumableStream | undefined } = {},
 ): Promise<Response> {
-  const handler = createMcpHandler(
-    () => serverFor(exchange, { cancellation, isBatch: Array.isArray(body) }),
-    {
-      // A stream notices a client that goes away, which is how it cancels in the newer era.
-      responseMode: 'sse',
-      keepAliveMs: KEEP_ALIVE_MS,
-      onerror: () => undefined,
-    },
-  );
+  const handler = createMcpHandler(() => serverFor(exchange, { ...legacy, isBatch: Array.isArray(body) }), {
+    // A stream notices a client that goes away, which is how it cancels in the newer era.
+    responseMode: 'sse',
+    keepAliveMs: KEEP_ALIVE_MS,
+    onerror: () => undefined,
+  });
   return handler.fetch(exchange.request, { parsedBody: body });
 }
 
 /** A known tool that the token does not reach is refused as by REST: the client learns which scope to ask for. */
-function requireScopesOfTools(exchange: Exchange<'tenant'>, names: readonly string[]): void {
+export function requireScopesOfTools(exchange: Exchange<'tenant'>, names: readonly string[]): void {
   const scopes = names.flatMap((name) => {
     if (sessionTools.some(({ listed }) => listed.name === name)) return [SESSION_TOOLS_SCOPE];
     const tool = ToolNameSchema.safeParse(name);
@@ -131,7 +146,7 @@ function requireScopesOfTools(exchange: Exchange<'tenant'>, names: readonly stri
   requireScopes(exchange.principal, [...new Set(scopes)], exchange.configuration);
 }
 
-function rpcError(
+export function rpcError(
   status: number,
   error: { code: number; message: string },
   id: RequestId | null = null,

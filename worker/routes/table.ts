@@ -11,6 +11,7 @@ import { exportSession } from './export.ts';
 import { fileRoutes } from './files.ts';
 import { hostDutyRoutes } from './host-duties.ts';
 import { mcp } from './mcp.ts';
+import { mcpResume } from './mcp-resume.ts';
 import { operatorRoutes } from './operator.ts';
 import { operatorToolRoutes } from './operator-tools.ts';
 import { readOutput } from './output.ts';
@@ -59,6 +60,7 @@ const described: Route[] = [
   ...repairRunRoutes,
   ...webhookRoutes,
   mcp,
+  mcpResume,
   ...operatorRoutes,
   ...operatorToolRoutes,
   ...hostDutyRoutes,

@@ -49,10 +49,48 @@ export function messagesIn(response: Response, text: string): Message[] {
   return type === 'application/json' && text !== '' ? [MessageSchema.parse(JSON.parse(text))] : [];
 }
 
+export interface RpcEvent {
+  id: string | undefined;
+  message: Message | undefined;
+}
+
+/** The events of a stream as they come, without comments. */
+export async function* eventsOf(response: Response): AsyncGenerator<RpcEvent> {
+  let unfinished = '';
+  const body = response.body ?? new ReadableStream<Uint8Array>();
+  for await (const text of body.pipeThrough(new TextDecoderStream())) {
+    const blocks = `${unfinished}${text}`.split('\n\n');
+    unfinished = blocks.pop() ?? '';
+    for (const block of blocks) {
+      const lines = block.split('\n');
+      const fieldOf = (name: string) => lines.find((line) => line.startsWith(name))?.slice(name.length);
+      const data = fieldOf('data: ');
+      if (data === undefined) continue;
+      const message = data === '' ? undefined : MessageSchema.parse(JSON.parse(data));
+      yield { id: fieldOf('id: '), message };
+    }
+  }
+}
+
+/** Comes back for a stream that was cut. */
+export function resume(
+  lastEventId: string | undefined,
+  { token, headers = {} }: RpcOptions = {},
+): Promise<Response> {
+  return request('GET', '/mcp', {
+    ...(token === undefined ? {} : { token }),
+    headers: {
+      Accept: 'text/event-stream',
+      ...(lastEventId === undefined ? {} : { 'Last-Event-ID': lastEventId }),
+      ...headers,
+    },
+  });
+}
+
 function eventData(text: string): unknown[] {
   return text
     .split('\n')
-    .filter((line) => line.startsWith('data: '))
+    .filter((line) => line.startsWith('data: ') && line !== 'data: ')
     .map((line) => JSON.parse(line.slice('data: '.length)));
 }
 

@@ -19,7 +19,7 @@ import { ring } from './alarm/alarm.ts';
 import { AlarmClock } from './alarm/alarm-clock.ts';
 import type { EdgeCall } from './edge-calls/edge-call.ts';
 import { answerOf, openExecutionEvents, openSessionEvents } from './event-logs/stream-requests.ts';
-import { accept, find, readersFault, streamOf, wakeFor } from './executions/calls.ts';
+import { accept, find, findAwaited, readersFault, streamOf, wakeFor } from './executions/calls.ts';
 import { getExecution, list, waitCall } from './executions/found.ts';
 import { interruptIn } from './executions/interruption.ts';
 import { noteUnmade } from './executions/unmade.ts';
@@ -127,7 +127,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   }
 
   async wait(caller: Caller, executionId: string): Promise<Outcome<Execution>> {
-    const found = find(this.#parts, caller, executionId);
+    const found = findAwaited(this.#parts, caller, executionId);
     return found.ok ? this.#parts.executions.wait(found.value) : found;
   }
 

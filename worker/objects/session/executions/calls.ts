@@ -134,6 +134,18 @@ export function cursorOf(lastEventId: string | null, executionId: string): Event
   return cursor?.executionId === executionId ? cursor : undefined;
 }
 
+/** As `find`, but a session that ended with its one call still has the result of that. */
+export function findAwaited(
+  runtime: SessionRuntime,
+  caller: Caller,
+  executionId: string,
+): Outcome<ExecutionRecord> {
+  const session = runtime.row.maybe;
+  const isKept = session?.facts.ephemeral === true && isOwner(session, caller);
+  const record = isKept ? runtime.executions.find(executionId) : undefined;
+  return record === undefined ? find(runtime, caller, executionId) : success(record);
+}
+
 /** An execution of a session that is the caller's and there. */
 export function find(runtime: SessionRuntime, caller: Caller, executionId: string): Outcome<ExecutionRecord> {
   if (runtime.row.ownedBy(caller) === undefined) return notFound();
