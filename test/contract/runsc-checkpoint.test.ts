@@ -2,7 +2,9 @@
 import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import * as z from 'zod';
 import { SILENT_LOG } from '../../host-agent/logging/log.ts';
 import { CarriedSandboxSchema } from '../../host-agent/sandbox/checkpoint/carried.ts';
 import type { OutputSink, RunningExecution, Sandbox } from '../../host-agent/sandbox/port.ts';
@@ -19,6 +21,9 @@ const GIB = 1024 ** 3;
 const SET_UP_TIMEOUT_MS = 600_000;
 const TEST_TIMEOUT_MS = 180_000;
 const CALL_TIMEOUT_MS = 60_000;
+/** How long nothing of a sandbox is there, and by how much its clocks may be wrong afterwards. */
+const STAND_S = 4;
+const CLOCK_TOLERANCE_S = 2;
 /** What gVisor writes down of one process, at least. */
 const ROOM_OF_A_PROCESS_BYTES = 80_000;
 
@@ -178,6 +183,25 @@ async function writtenBy(program: Program): Promise<string> {
     if (piece.offset + piece.bytes.length >= endOffset) break;
   }
   return Buffer.concat(pieces).toString('utf8');
+}
+
+/** Sources of random values by name, each as an expression of Python. */
+const RANDOM_VALUES = {
+  'os.urandom': 'os.urandom(16).hex()',
+  'random.random': 'random.random()',
+  'uuid.uuid4': 'uuid.uuid4().hex',
+  'secrets.token_hex': 'secrets.token_hex(16)',
+  'tempfile.mktemp': 'tempfile.mktemp()',
+  'ssl.RAND_bytes': 'ssl.RAND_bytes(16).hex()',
+};
+
+/** One value of each kind. */
+async function drawn(sandbox: Sandbox): Promise<Record<string, string>> {
+  const values = Object.entries(RANDOM_VALUES).map(([kind, expression]) => `'${kind}': str(${expression})`);
+  const imports = 'import json, os, random, secrets, ssl, tempfile, uuid';
+  const { stdout, error } = await python(sandbox, `${imports}\nprint(json.dumps({${values.join()}}))`);
+  expect(error).toBeNull();
+  return z.record(z.string(), z.string()).parse(JSON.parse(stdout));
 }
 
 describe('a sandbox that goes on from its checkpoint', () => {
@@ -361,45 +385,106 @@ client.sendall(b'half')
     await next.destroy();
   });
 
-  it('differs from its copies in what is random and in what it is', {
+  it('R44: differs from its copies in each kind of random value, and in what it is', {
     timeout: TEST_TIMEOUT_MS,
   }, async () => {
     const sandbox = await start();
-    await python(sandbox, 'import random, ssl; random.seed(1); common = random.random(); ssl.RAND_bytes(1)');
+    // Each source has drawn before, so that it has a state which the copies could share.
+    await drawn(sandbox);
     const taken = await checkpoint(sandbox);
     const copies = await Promise.all([
       restore(0, taken, 1, noOutput, true),
       restore(1, taken, 2, noOutput, true),
     ]);
     await taken.goOn();
-    const draw = '(common, random.random(), open("/run/sandgate/sandbox_id").read())';
-    const drawn = await Promise.all(
-      [sandbox, ...copies.map((copy) => copy.sandbox)].map((one) => python(one, draw)),
+    const all = [sandbox, ...copies.map((copy) => copy.sandbox)];
+    const values = await Promise.all(all.map(drawn));
+    for (const kind of Object.keys(RANDOM_VALUES)) {
+      expect(new Set(values.map((value) => value[kind])).size, kind).toBe(all.length);
+    }
+    const identities = await Promise.all(all.map((one) => shell(one, 'cat /run/sandgate/sandbox_id')));
+    expect(identities.map(({ stdout }) => stdout)).toEqual(all.map(({ id }) => `${id}\n`));
+    await Promise.all(all.map((one) => one.destroy()));
+  });
+
+  it('R44: draws on from its own seed where it was copied, and its copies do not', {
+    timeout: TEST_TIMEOUT_MS,
+  }, async () => {
+    const sandbox = await start();
+    await python(sandbox, 'import random; random.seed(1); common = random.random()');
+    const taken = await checkpoint(sandbox);
+    const copy = await restore(1, taken, 1, noOutput, true);
+    await taken.goOn();
+    const draw = '(common, random.random())';
+    expect((await python(sandbox, draw)).value).toBe('(0.13436424411240122, 0.8474337369372327)');
+    const inCopy = (await python(copy.sandbox, draw)).value;
+    expect(inCopy).toMatch(/^\(0\.13436424411240122, /);
+    expect(inCopy).not.toContain('0.8474337369372327');
+    await Promise.all([sandbox, copy.sandbox].map((one) => one.destroy()));
+  });
+
+  it('shares its hash seed with its copies, whose dictionaries are made by it, and with no other sandbox', {
+    timeout: TEST_TIMEOUT_MS,
+  }, async () => {
+    const [sandbox, other] = [await start(), await start()];
+    await python(sandbox, 'held = {str(number): number for number in range(1000)}');
+    const taken = await checkpoint(sandbox);
+    const copy = await restore(1, taken, 1, noOutput, true);
+    await taken.goOn();
+    const hashOf = async (one: Sandbox): Promise<string | null> =>
+      (await python(one, "hash('sandgate')")).value;
+    const hash = await hashOf(sandbox);
+    expect(hash).toMatch(/^-?\d+$/);
+    expect(await hashOf(copy.sandbox)).toBe(hash);
+    expect((await python(copy.sandbox, 'sum(held[str(number)] for number in range(1000))')).value).toBe(
+      '499500',
     );
-    const [common] = (drawn[0]?.value ?? '').split(',');
-    expect(drawn.every(({ value }) => value?.startsWith(`${common},`))).toBe(true);
-    expect(new Set(drawn.map(({ value }) => value)).size).toBe(3);
-    // What no other process sees of OpenSSL goes on as well: keys of connections are made of it.
-    const keys = await Promise.all(
-      [sandbox, ...copies.map((copy) => copy.sandbox)].map((one) => python(one, 'ssl.RAND_bytes(16).hex()')),
-    );
-    expect(new Set(keys.map(({ value }) => value)).size).toBe(3);
-    // The one that was copied draws on as if nothing had happened.
-    expect(drawn[0]?.value).toContain('0.8474337369372327');
-    await Promise.all([sandbox, ...copies.map((copy) => copy.sandbox)].map((one) => one.destroy()));
+    expect(await hashOf(other)).not.toBe(hash);
+    await Promise.all([sandbox, copy.sandbox, other].map((one) => one.destroy()));
   });
 
   it('keeps the seed that it was given where it only moves, and draws anew from the kernel', {
     timeout: TEST_TIMEOUT_MS,
   }, async () => {
     const sandbox = await start();
-    await python(
-      sandbox,
-      'import os, random; random.seed(42); drawn = [random.random()]; source = os.urandom(8)',
+    await python(sandbox, 'import os, random; random.seed(42); numbers = [random.random()]; os.urandom(8)');
+    const taken = await checkpoint(sandbox);
+    const next = (await restore(1, taken, 1, noOutput)).sandbox;
+    await taken.goOn();
+    const numbers = 'numbers.append(random.random()); numbers';
+    expect((await python(next, numbers)).value).toBe('[0.6394267984578837, 0.025010755222666936]');
+    // The next draw of both, from one state: what is equal here would have been in the checkpoint.
+    const [here, there] = await Promise.all(
+      [sandbox, next].map(async (one) => (await python(one, 'os.urandom(8).hex()')).value),
     );
-    const next = await moved(sandbox, 1);
-    const { value } = await python(next, 'drawn.append(random.random()); (drawn, os.urandom(8) != source)');
-    expect(value).toBe('([0.6394267984578837, 0.025010755222666936], True)');
+    expect(here).toMatch(/^'[0-9a-f]{16}'$/);
+    expect(there).toMatch(/^'[0-9a-f]{16}'$/);
+    expect(there).not.toBe(here);
+    await Promise.all([sandbox, next].map((one) => one.destroy()));
+  });
+
+  it('has the clock of its host from the first moment on, and its monotonic clock has gone on by as much', {
+    timeout: TEST_TIMEOUT_MS,
+  }, async () => {
+    const sandbox = await start();
+    await python(sandbox, 'import time; wall, monotonic = time.time(), time.monotonic()');
+    const taken = await checkpoint(sandbox);
+    await taken.end();
+    // Nothing is waited for here: time has to go by for a clock to be behind.
+    await wait(STAND_S * 1_000);
+    const notBeforeS = Date.now() / 1_000;
+    const next = (await restore(1, taken, 1, noOutput)).sandbox;
+    const { stdout, error } = await python(
+      next,
+      'now = time.time(), time.monotonic()\nprint(now[0], now[0] - wall, now[1] - monotonic)',
+    );
+    const notAfterS = Date.now() / 1_000;
+    expect(error).toBeNull();
+    const [nowS = Number.NaN, wallS = Number.NaN, monotonicS = Number.NaN] = stdout.split(' ').map(Number);
+    expect(nowS).toBeGreaterThan(notBeforeS - CLOCK_TOLERANCE_S);
+    expect(nowS).toBeLessThan(notAfterS + CLOCK_TOLERANCE_S);
+    expect(monotonicS).toBeGreaterThan(STAND_S - CLOCK_TOLERANCE_S);
+    expect(Math.abs(monotonicS - wallS)).toBeLessThan(CLOCK_TOLERANCE_S);
     await next.destroy();
   });
 

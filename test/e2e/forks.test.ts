@@ -22,7 +22,8 @@ async function expectVerified(session: SessionClient, receipts: number): Promise
 }
 
 const PYTHON = `
-import os, random, threading
+import json, os, random, tempfile, threading, uuid
+random.random(), os.urandom(8), uuid.uuid4(), tempfile.mktemp()
 held = bytearray(b"x" * 20_000_000)
 open("/workspace/mark", "w").write("before")
 lock = threading.Lock(); lock.acquire()
@@ -38,8 +39,12 @@ print("took", way)
 open("/workspace/mark", "a").write(f" {way}")
 lock.release(); thread.join()
 further = tools.people.ask(n=2)
-drawn = (random.random(), os.urandom(8).hex())
+drawn = {"random": str(random.random()), "urandom": os.urandom(8).hex()}
+drawn |= {"uuid4": uuid.uuid4().hex, "tempfile": tempfile.mktemp()}
 (way, further, next(numbers), steps, len(held), open("/workspace/mark").read())`;
+
+const DRAWN_KINDS = ['random', 'urandom', 'uuid4', 'tempfile'] as const;
+const DrawnSchema = z.record(z.enum(DRAWN_KINDS), z.string());
 
 const TWICE = `
 steps = 0
@@ -49,14 +54,14 @@ further = tools.people.ask(n=2)
 (way, further, steps)`;
 
 describe('a fork at a pending call', () => {
-  test('goes on in each session with the answer that it is given there', {
+  test('R44: goes on in each session with the answer that it is given there, and draws random values of its own', {
     timeout: TEST_TIMEOUT_MS,
   }, async () => {
     const parent = await stack().open();
     const waiting = await post(parent, '', { language: 'python', code: PYTHON });
     expect(waiting).toMatchObject({ status: 'waiting', pending: [{ arguments: { n: 1 } }] });
     const children = await fork(parent, 3);
-    const drawn = new Set<string>();
+    const drawn: Record<string, string>[] = [];
     for (const [n, child] of children.entries()) {
       const inherited = await programIn(child);
       expect(inherited).toMatchObject({
@@ -76,10 +81,12 @@ describe('a fork at a pending call', () => {
           value: `('way ${n}', ${n}, 1, ['freed'], 20000000, 'before way ${n}')`,
         },
       });
-      drawn.add((await child.py('str(drawn)')).value ?? '');
+      drawn.push(DrawnSchema.parse(JSON.parse((await child.py('print(json.dumps(drawn))')).stdout)));
       await expectVerified(child, 2);
     }
-    expect(drawn.size).toBe(3);
+    for (const kind of DRAWN_KINDS) {
+      expect(new Set(drawn.map((values) => values[kind])).size, kind).toBe(children.length);
+    }
     const still = await answer(parent, waiting, 'home');
     const home = await answer(parent, still, -1);
     expect(home.execution).toMatchObject({

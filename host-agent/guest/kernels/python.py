@@ -65,6 +65,8 @@ def renew_random_state(_number, _frame):
     for name, reseed in (
         ("random", lambda module: module.seed()),
         ("numpy", lambda module: module.random.seed()),
+        # A generator of its own makes the names of temporary files.
+        ("tempfile", lambda module: setattr(module, "_name_sequence", module._RandomNameSequence())),
         # OpenSSL draws on from the state that it has, and does not see that there are two of it.
         ("_ssl", lambda module: module.RAND_add(os.urandom(48), 48.0)),
     ):
