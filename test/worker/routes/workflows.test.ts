@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { type Workflow, WorkflowSchema } from '../../../shared/workflow.ts';
 import type { HostDouble, Script } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
@@ -6,17 +6,21 @@ import { type ApiOptions, api, problemIn } from '../harness/api.ts';
 import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 
+/** Longer than a busy machine takes to begin a task, shorter than any lease. */
+const WORKFLOW_TIMEOUT_S = 20;
+
 let host: HostDouble;
 /** Commands in the order in which the host was given them. */
 const ran: string[] = [];
 let releaseHeld: () => void = () => undefined;
 
-/** `out X` prints X, `fail` fails, `hold X` prints X once it is let go; everything else is quiet. */
+/** `out X` prints X, `fail` fails, `slow` runs into its deadline, `hold X` prints X once it is let go; everything else is quiet. */
 const script: Script = async (execution) => {
   execution.started();
   const text = String(execution.arguments.command ?? execution.arguments.code);
   ran.push(text);
   const [verb, ...rest] = text.split(' ');
+  if (verb === 'slow') return execution.finish({ status: 'timeout' });
   if (verb === 'fail') return execution.finish({ status: 'failed', exit_code: 1 });
   if (verb === 'hold') {
     const held = Promise.withResolvers<void>();
@@ -201,6 +205,133 @@ describe('a workflow', () => {
     const main = (await read(workflow.workflow_id)).sessions.main;
     const session = await api('GET', `/v1/sessions/${main}`, { token: await alice() });
     expect(session.status).toBe(404);
+    expect(ran).toEqual(['hold on']);
+  });
+});
+
+describe('a task that fails', () => {
+  const lookup = (more: object) => ({
+    description: 'Looks something up',
+    kind: 'http',
+    url: 'https://lookups.example.com/find',
+    ...more,
+  });
+  /** Registers the tool; what it answers in turn. How often it was asked is told. */
+  async function answeringWith(sideEffects: string[], ...answers: number[]): Promise<() => number> {
+    const body = lookup({ side_effects: sideEffects });
+    const put = await api('PUT', '/v1/tools/lookup', { token: await alice(), body });
+    expect(put.status, put.text).toBeLessThan(300);
+    let asked = 0;
+    vi.spyOn(globalThis, 'fetch').mockImplementation(async () => {
+      const status = answers[asked] ?? 200;
+      asked += 1;
+      return Response.json({ asked }, { status });
+    });
+    return () => asked;
+  }
+  const task = (more: object = {}) => ({ tool_name: 'lookup', ...more });
+  afterEach(() => {
+    vi.restoreAllMocks();
+  });
+
+  test('is made again where its tool is idempotent, and succeeds at the second attempt', async () => {
+    const asked = await answeringWith(['idempotent'], 503);
+    const workflow = await run({
+      tasks: {
+        find: task({ retries: { max_attempts: 3 } }),
+        after: shell({ $join: ['out ', { $from: 'find', path: '/structured/asked' }] }),
+      },
+    });
+    expect(workflow).toMatchObject({
+      status: 'succeeded',
+      tasks: {
+        find: {
+          status: 'succeeded',
+          calls: [
+            { attempt: 1, status: 'failed' },
+            { attempt: 2, status: 'succeeded' },
+          ],
+        },
+      },
+    });
+    const [first, second] = workflow.tasks.find?.calls ?? [];
+    expect(second?.execution_id).not.toBe(first?.execution_id);
+    expect(asked()).toBe(2);
+    expect(ran).toEqual(['out 2']);
+  });
+
+  test('is made as often as it may be, and fails as its last attempt did', async () => {
+    const asked = await answeringWith(['read'], 503, 500, 200);
+    const workflow = await run({ tasks: { find: task({ retries: { max_attempts: 2 } }) } });
+    const { execution_id } = workflow.tasks.find?.calls[1] ?? {};
+    expect(workflow).toMatchObject({ status: 'failed', tasks: { find: { status: 'failed' } } });
+    expect(workflow.tasks.find?.calls.map(({ attempt, status }) => [attempt, status])).toEqual([
+      [1, 'failed'],
+      [2, 'failed'],
+    ]);
+    expect(workflow.reason).toContain(`find: ${execution_id} ended as failed`);
+    expect(asked()).toBe(2);
+  });
+
+  test.each([
+    ['does not ask for it', ['idempotent']],
+    ['is not idempotent', ['write']],
+  ])('is made once where it %s', async (_why, sideEffects) => {
+    const asked = await answeringWith(sideEffects, 503);
+    const workflow = await run({ tasks: { find: task() } });
+    expect(workflow).toMatchObject({
+      status: 'failed',
+      tasks: { find: { status: 'failed', calls: [{ attempt: 1, status: 'failed' }] } },
+    });
+    expect(workflow.tasks.find?.calls).toHaveLength(1);
+    expect(asked()).toBe(1);
+  });
+
+  test('cannot ask to be made again where its tool only writes', async () => {
+    const asked = await answeringWith(['write'], 503);
+    const body = { tasks: { find: task({ retries: { max_attempts: 2 } }) } };
+    const answer = await api('POST', '/v1/workflows', { token: await alice(), body });
+    expect(problemIn(answer).violations).toEqual([
+      expect.objectContaining({ path: 'body.tasks.find.retries', received: 'lookup' }),
+    ]);
+    expect(asked()).toBe(0);
+  });
+});
+
+describe('the time', () => {
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  test('of a task, once it is over, makes it fail, and what its call ended as is told', async () => {
+    const workflow = await run({
+      tasks: {
+        slow: shell('slow', { timeout_ms: 250 }),
+        after: shell({ $join: ['out ', { $from: 'slow', path: '/status' }] }, { run_on: 'failure' }),
+      },
+    });
+    expect(workflow).toMatchObject({
+      status: 'failed',
+      tasks: { slow: { status: 'failed', calls: [{ status: 'timeout' }] }, after: { status: 'succeeded' } },
+    });
+    expect(workflow.reason).toMatch(/^slow: exe_\S+ ended as timeout/);
+    expect(ran).toEqual(['slow', 'out timeout']);
+  });
+
+  test('of a workflow, once it is over, ends it as timeout: what has not begun does not begin', async () => {
+    ran.length = 0;
+    const started = await start({
+      timeout_s: WORKFLOW_TIMEOUT_S,
+      tasks: { a: shell('hold on'), b: shell('out b', { depends_on: ['a'], run_on: 'always' }) },
+    });
+    await eventually(() => expect(ran).toEqual(['hold on']));
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + WORKFLOW_TIMEOUT_S * 1_000 });
+    releaseHeld();
+    expect(await ended(started)).toMatchObject({
+      status: 'timeout',
+      reason: 'the time of the workflow is over',
+      tasks: { a: { status: 'succeeded' }, b: { status: 'cancelled', calls: [] } },
+    });
     expect(ran).toEqual(['hold on']);
   });
 });
