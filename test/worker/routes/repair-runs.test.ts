@@ -1,3 +1,5 @@
+import { abortAllDurableObjects, evictDurableObject } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import * as z from 'zod';
 import { type RepairRun, RepairRunSchema } from '../../../shared/repair.ts';
@@ -14,7 +16,7 @@ let sessionId: string;
 const ran: string[] = [];
 let releaseHeld: () => void = () => undefined;
 
-/** `ok` succeeds, `slow` runs into its deadline, `hold` waits, everything else fails with itself as the message. */
+/** `ok` succeeds, `slow` runs into its deadline, `hold` waits, everything else fails with itself as the message, `held …` once it is let go. */
 const script: Script = async (execution) => {
   execution.started();
   const code = String(execution.arguments.code);
@@ -26,6 +28,11 @@ const script: Script = async (execution) => {
     releaseHeld = held.resolve;
     await held.promise;
     return execution.finish({ status: 'interrupted' });
+  }
+  if (code.startsWith('held')) {
+    const held = Promise.withResolvers<void>();
+    releaseHeld = held.resolve;
+    await held.promise;
   }
   const [message = '', secret] = code.split('#');
   const error = {
@@ -66,13 +73,13 @@ const AskedSchema = z.object({
 });
 
 /** A model that gives these answers in turn; what it was asked is kept. */
-function modelAnswers(...answers: (string | (() => Response | Promise<Response>))[]) {
+function modelAnswers(...answers: (string | ((signal: AbortSignal) => Response | Promise<Response>))[]) {
   const asked: { headers: Headers; body: z.infer<typeof AskedSchema> }[] = [];
   vi.spyOn(globalThis, 'fetch').mockImplementation(async (input, init) => {
     const request = new Request(input, init);
     asked.push({ headers: request.headers, body: AskedSchema.parse(await request.json()) });
     const answer = answers.shift() ?? 'no more';
-    if (typeof answer !== 'string') return answer();
+    if (typeof answer !== 'string') return answer(request.signal);
     return Response.json({ choices: [{ message: { role: 'assistant', content: answer } }] });
   });
   return asked;
@@ -89,7 +96,10 @@ async function start(code: string, more: object = {}, options: ApiOptions = {}):
 }
 
 async function run(code: string, more: object = {}): Promise<RepairRun> {
-  const { repair_run_id } = await start(code, more);
+  return ended(await start(code, more));
+}
+
+function ended({ repair_run_id }: RepairRun): Promise<RepairRun> {
   return eventually(async () => {
     const answer = await api('GET', `${path()}/${repair_run_id}`, { token: await alice() });
     const found = RepairRunSchema.parse(answer.json);
@@ -169,6 +179,59 @@ describe('R06: a self-healing run', () => {
     expect(asked).toHaveLength(3);
     modelAnswers(() => Response.json({ error: 'what?' }));
     expect(await run('bad')).toMatchObject({ stopped_because: 'model_failed' });
+  });
+
+  test('asks a model again that is slower than its time, and ends where it stays so', async () => {
+    /** Like a request whose answer does not come: only its signal ends it. */
+    const late = (signal: AbortSignal) =>
+      new Promise<Response>((_, reject) => {
+        signal.addEventListener('abort', () => reject(signal.reason));
+      });
+    modelAnswers(late, fenced('ok'));
+    expect(await run('bad')).toMatchObject({ status: 'succeeded', attempts: [{}, { code: 'ok' }] });
+    ran.length = 0;
+    const asked = modelAnswers(late, late, late, fenced('ok'));
+    const stopped = await run('bad');
+    expect(stopped).toMatchObject({
+      status: 'failed',
+      stopped_because: 'model_failed',
+      attempts: [{ status: 'failed', rolled_back: true }],
+    });
+    expect(stopped.detail).toContain('timeout');
+    expect(asked).toHaveLength(3);
+    expect(ran).toEqual(['bad']);
+  });
+
+  /** What a run depends on, as it goes in the middle of an attempt: an object that a run waits for is reset, but never evicted. */
+  const losses = {
+    'its record is evicted': ({ repair_run_id }: RepairRun) =>
+      evictDurableObject(env.REPAIR.get(env.REPAIR.idFromName(`acme:${repair_run_id}`))),
+    'every object is reset': async () => {
+      await abortAllDurableObjects();
+      await host.until(() => host.controlEpoch === 0);
+      await host.connect();
+      const double = host.session(sessionId);
+      await host.until(() => !double.isLinked);
+      await double.connect();
+      await host.until(() => double.isLinked);
+    },
+  };
+  test.each(Object.entries(losses))('goes on and ends once where %s in the middle', async (_, lose) => {
+    const asked = modelAnswers(fenced('ok after'));
+    const begun = await start('held back');
+    await eventually(() => expect(ran).toEqual(['held back']));
+    await lose(begun);
+    releaseHeld();
+    expect(await ended(begun)).toMatchObject({
+      status: 'succeeded',
+      stopped_because: 'succeeded',
+      attempts: [
+        { attempt: 1, status: 'failed', rolled_back: true },
+        { attempt: 2, status: 'succeeded' },
+      ],
+    });
+    expect(ran).toEqual(['held back', 'ok after']);
+    expect(asked).toHaveLength(1);
   });
 
   test('is cancelled with the attempt that it makes', async () => {
