@@ -1,17 +1,33 @@
 /** The command as it is typed: what is wrong is one line on standard error, with an exit code. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { chownSync, existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../../scripts/temporary-folder.ts';
 
 const COMMAND = fileURLToPath(new URL('../../../host-agent/sandgate-host.ts', import.meta.url));
+const COMMAND_LINE = new URL('../../../host-agent/command/command-line.ts', import.meta.url).href;
+const NOBODY = 65_534;
 const TOKEN = 'x'.repeat(32);
 
 function host(argv: string[], root = temporaryFolder()) {
   const args = argv.length === 0 ? [] : [...argv, `--root=${root}`];
   const { status, stdout, stderr } = spawnSync(process.execPath, [COMMAND, ...args], { encoding: 'utf8' });
+  return { status, stdout, stderr };
+}
+
+/** The program is read as root: a user who may not read its folder would be refused by something else. */
+function hostAsNobody(argv: string[], root: string) {
+  const program = `
+    const { runCommandLine } = await import(${JSON.stringify(COMMAND_LINE)});
+    process.setgroups([]);
+    process.setgid(${NOBODY});
+    process.setuid(${NOBODY});
+    process.exitCode = await runCommandLine(${JSON.stringify([...argv, `--root=${root}`])});`;
+  const { status, stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+    encoding: 'utf8',
+  });
   return { status, stdout, stderr };
 }
 
@@ -77,6 +93,22 @@ describe('sandgate-host', () => {
     } finally {
       execFileSync('umount', [root]);
     }
+  });
+
+  test.skipIf(process.getuid?.() !== 0).each([
+    ['installs nothing', ['install']],
+    ['removes nothing', ['uninstall']],
+    ['builds no image', ['images', 'build', 'python']],
+    ['imports no image', ['images', 'import', `registry.example/x@sha256:${'a'.repeat(64)}`]],
+  ])('%s for a user other than root, and says so in one line', (_what, argv) => {
+    const root = temporaryFolder();
+    chownSync(root, NOBODY, NOBODY);
+    expect(hostAsNobody(argv, root)).toEqual({
+      status: 1,
+      stdout: '',
+      stderr: 'sandgate-host: must run as root: gVisor needs it for mounts, namespaces and cgroups\n',
+    });
+    expect(readdirSync(root)).toEqual([]);
   });
 
   test('never repeats a token that it refuses', () => {
