@@ -77,6 +77,33 @@ export function describePython(guest: () => GuestUnderTest): void {
     expect(await run('f(1).close()')).toMatchObject({ status: 'succeeded', stderr: '' });
   });
 
+  it('runs a pool of processes, and hands on through their queues and shared memory', async () => {
+    const pool = `import multiprocessing, os
+from multiprocessing import shared_memory
+def square(n): return n * n, os.getpid()
+with multiprocessing.Pool(2) as pool: found = pool.map(square, range(100), chunksize=1)
+pids = {pid for _, pid in found}
+[n for n, _ in found] == [n * n for n in range(100)], 1 <= len(pids) <= 2, os.getpid() in pids`;
+    expect(await run(pool)).toMatchObject({ status: 'succeeded', value: '(True, True, False)', stderr: '' });
+    const queue = `def produce(queue, name):
+  held = shared_memory.SharedMemory(name)
+  held.buf[:5] = b'there'
+  held.close()
+  for n in range(1000): queue.put(n)
+  queue.put(None)
+queue = multiprocessing.Queue()
+block = shared_memory.SharedMemory(create=True, size=65536)
+is_file = os.path.exists('/dev/shm/' + block.name)
+process = multiprocessing.Process(target=produce, args=(queue, block.name)); process.start()
+total = sum(iter(queue.get, None)); process.join()
+text = bytes(block.buf[:5]); block.close(); block.unlink()
+total, process.exitcode, text, is_file, os.path.exists('/dev/shm/' + block.name)`;
+    expect(await run(queue)).toMatchObject({
+      status: 'succeeded',
+      value: "(499500, 0, b'there', True, False)",
+    });
+  });
+
   it('gives values as text that any reader takes (R42)', async () => {
     const { value } = await run("{'a': float('nan'), 'b': float('inf'), 'c': -0.0, 'd': 10**30}");
     expect(value).toBe("{'a': nan, 'b': inf, 'c': -0.0, 'd': 1000000000000000000000000000000}");
