@@ -19,6 +19,8 @@ const OWN_MOUNTS = [
   '/workspace',
 ];
 const OWN_VARIABLES = ['HOME', 'LANG', 'LOGNAME', 'PATH', 'PWD', 'SHLVL', 'USER', '_', 'GREETING', 'OLDPWD'];
+/** Twice the largest file system of a sandbox by default. */
+const LARGEST_FILE_KIB = 2 * 1024 ** 2;
 const EVERYWHERE_ZERO = /^Cap(Inh|Prm|Eff|Bnd|Amb):\s*0+$/;
 
 const lines = (printed: string): string[] => printed.trim().split('\n').filter(Boolean);
@@ -42,13 +44,20 @@ export const ISOLATION_CHECKS: readonly IsolationCheck[] = [
   },
   {
     title: 'every limit of a process is set',
-    command: 'ulimit -H -n; ulimit -H -c; ulimit -H -l; ulimit -H -i; ulimit -H -u',
+    command: 'for limit in n c l i u f q; do ulimit -H -$limit; done',
     holds: (printed) => {
-      const [files, core, locked, pending, processes] = lines(printed).map(Number);
-      return (
-        files === 1024 && core === 0 && locked === 64 && pending === 1024 && (processes ?? Infinity) < 4096
-      );
+      // `unlimited` is no number, and no comparison with that holds.
+      const [files, core, locked, pending, processes, fileKib, queue] = lines(printed).map(Number);
+      const isFixed = files === 1024 && core === 0 && locked === 64 && pending === 1024 && queue === 0;
+      return isFixed && (processes ?? Infinity) < 4096 && (fileKib ?? Infinity) <= LARGEST_FILE_KIB;
     },
+  },
+  {
+    title: 'nothing is run from shared memory or /proc',
+    command:
+      "grep -E '^[^ ]+ (/dev/shm|/proc) ' /proc/mounts; cp /bin/true /dev/shm/run && /dev/shm/run && echo ran",
+    holds: (printed) =>
+      lines(printed).length === 2 && lines(printed).every((line) => /[ ,]noexec[ ,]/.test(line)),
   },
   {
     title: 'the root file system is read-only',

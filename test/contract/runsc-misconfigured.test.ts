@@ -1,11 +1,11 @@
 /** The checks of isolation find a sandbox that is not isolated: each fault is one that a slip in our settings would make. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { GuestLink } from '../../host-agent/guest-link/guest-link.ts';
 import type { CapabilitySet, OciSpec } from '../../host-agent/sandbox/oci.ts';
-import { BASE_ENVIRONMENT } from '../../host-agent/sandbox/spec.ts';
+import { BASE_ENVIRONMENT, FIRST_SANDBOX_USER } from '../../host-agent/sandbox/spec.ts';
 import { type Installation, setUp } from '../../host-agent/setup/setup.ts';
 import { silentProgress } from '../../host-agent/setup/step.ts';
 import { locations } from '../../scripts/locations.ts';
@@ -114,6 +114,25 @@ describe('the checks of isolation', () => {
       ['every limit of a process is set'],
     ],
     [
+      'files without a limit',
+      {
+        spec: (spec) => {
+          spec.process.rlimits = spec.process.rlimits.filter(({ type }) => type !== 'RLIMIT_FSIZE');
+        },
+      },
+      ['every limit of a process is set'],
+    ],
+    [
+      'shared memory that programs are run from',
+      {
+        spec: (spec) => {
+          for (const mount of spec.mounts)
+            mount.options = mount.options.filter((option) => option !== 'noexec');
+        },
+      },
+      ['nothing is run from shared memory or /proc'],
+    ],
+    [
       'a workspace of the host, without a size',
       {
         spec: (spec) => {
@@ -129,6 +148,30 @@ describe('the checks of isolation', () => {
     ],
   ])('find %s', async (_fault, faults, expected) => {
     expect(await broken(faults)).toEqual(expected);
+  });
+
+  // gVisor says `1` for PR_GET_NO_NEW_PRIVS whatever it was started with: what counts is what such a program gets.
+  it('have no need to ask for set-user-id programs: they gain nothing, even where our settings would let them', async () => {
+    const program = join(folder, 'id');
+    await copyFile(join(installation.image.rootfsPath, 'usr/bin/id'), program);
+    await chmod(program, 0o4755);
+    await chmod(folder, 0o755);
+    const sandbox = await startRawSandbox(installation, {
+      spec: (spec) => {
+        spec.process.noNewPrivileges = false;
+        spec.mounts.push({ destination: '/mnt', type: 'bind', source: folder, options: ['bind', 'ro'] });
+      },
+    });
+    try {
+      const found = await printedBy(
+        sandbox.link,
+        sandbox.spec,
+        'stat -c %A:%u /mnt/id; /mnt/id -u; /mnt/id -ru',
+      );
+      expect(found).toBe(`-rwsr-xr-x:0\n${FIRST_SANDBOX_USER}\n${FIRST_SANDBOX_USER}\n`);
+    } finally {
+      await sandbox.stop();
+    }
   });
 
   it('know the variables that every program has', () => {
