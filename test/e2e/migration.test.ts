@@ -1,7 +1,5 @@
 /** Sessions that move to another host in the middle of a call, over the whole stack. */
-import { hash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { readReceipt } from '../../shared/receipt-verify.ts';
 import { SessionSchema } from '../../shared/session.ts';
 import type { SessionClient } from './client.ts';
 import { collected, type SeenEvent } from './event-stream.ts';
@@ -22,21 +20,11 @@ describe('a session that migrates', () => {
     timeout: 240_000,
   }, async () => {
     const session = await stack().open();
-    const numbers = 600;
-    const { hosts } = await printWhileMoving(session, { numbers, rounds: 2, stateBytes: 32 * MIB });
+    const { hosts } = await printWhileMoving(session, { numbers: 600, rounds: 2, stateBytes: 32 * MIB });
     const first = stack().stack.hostId ?? '';
     const known = [first, second().hostId].toSorted(byName);
     expect([...new Set(hosts)].toSorted(byName)).toEqual(known);
     expect(hosts[0]).toBe(hosts[2]);
-    const [execution] = (await session.executions()).executions;
-    const read = readReceipt(await session.receipt(execution?.execution_id ?? ''));
-    if (!read.ok) throw new Error(read.detail);
-    const { receipt } = read.value;
-    const text = Array.from({ length: numbers }, (_, number) => `${number}\n`).join('');
-    expect(receipt.stdout).toEqual({ sha256: hash('sha256', text), bytes: text.length, truncated: false });
-    expect([receipt.host_id, ...(receipt.former_hosts ?? [])].toSorted(byName)).toEqual(
-      hosts.toSorted(byName),
-    );
     await session.delete();
   });
 

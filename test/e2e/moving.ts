@@ -1,18 +1,22 @@
 /** A program with state that prints a number every 10 ms, and whose session moves between two hosts meanwhile. */
+import { hash } from 'node:crypto';
 import { expect } from 'vitest';
-import { verifyChain } from '../../shared/receipt-verify.ts';
+import { readReceipt, verifyChain } from '../../shared/receipt-verify.ts';
 import { SessionSchema } from '../../shared/session.ts';
 import type { SessionClient } from './client.ts';
 import { collected, type SeenEvent } from './event-stream.ts';
 
-const TIMEOUT_MS = 60_000;
+const TIMEOUT_MS = 600_000;
 
 export async function migrate(session: SessionClient): Promise<string | null> {
   const answer = await session.api.json(SessionSchema, 'POST', `${session.path}/migrate`);
   return answer.value.host_id;
 }
 
-/** Reads the stream of the call while its session moves; every number has to come once, and the receipt to say so. */
+/**
+ * Reads the stream of the call while its session moves; every number has to come once, and the receipt to say so. `hosts`
+ * are those that it ran on, by the receipt too: so every move happened before the program had ended.
+ */
 export async function printWhileMoving(
   session: SessionClient,
   { numbers, rounds, stateBytes }: { numbers: number; rounds: number; stateBytes: number },
@@ -44,8 +48,15 @@ len(state), bytes(state[-4:])`;
   await moving;
   const { stdout, end } = collected(events);
   expect(end).toMatchObject({ status: 'succeeded', state_lost: false });
-  expect(stdout).toBe(Array.from({ length: numbers }, (_, number) => `${number}\n`).join(''));
+  const text = Array.from({ length: numbers }, (_, number) => `${number}\n`).join('');
+  expect(stdout).toBe(text);
   expect(end?.value).toBe(`(${4 * Math.round(stateBytes / 4)}, b'kept')`);
+  expect(hosts).toHaveLength(rounds + 1);
+  const read = readReceipt(await session.receipt(end?.execution_id ?? ''));
+  if (!read.ok) throw new Error(read.detail);
+  const { receipt } = read.value;
+  expect(receipt.stdout).toEqual({ sha256: hash('sha256', text), bytes: text.length, truncated: false });
+  expect([...(receipt.former_hosts ?? []), receipt.host_id]).toEqual(hosts);
   const exported = await session.receipts();
   expect(await verifyChain(exported.receipts, exported.keys, session.id)).toMatchObject({ ok: true });
   return { hosts };
