@@ -14,7 +14,8 @@ import { callEvents } from './call-events.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
 import { TOOL_SCOPES } from './execute.ts';
 import { executionPage } from './execution-list.ts';
-import { approvalCalls, SAFE, UNSAFE } from './object-calls.ts';
+import { SAFE, UNSAFE } from './object-calls.ts';
+import { findExecution, stopExecution } from './own-execution.ts';
 import { executionIdOf, notFound, ownSession } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute } from './route.ts';
@@ -64,16 +65,11 @@ const getExecution = defineRoute({
   handle: async (exchange, { params, query }) => {
     const session = await ownSession(exchange, params.session_id);
     const executionId = executionIdOf(params.execution_id);
-    const execution = await session.call(
-      (stub) => stub.getExecution(session.caller, executionId, query.encoding),
-      SAFE,
-    );
-    if (execution.ok || execution.code !== 'not_found') return reply(200, unwrap(execution));
-    const place = { sessionId: session.sessionId, executionId };
-    const approvals = approvalCalls(exchange.env, session.caller.tenant);
-    const waiting = await approvals((stub) => stub.find(session.caller, place), SAFE);
-    // Where neither has it, the session's own answer is given: that of a session of others is the same.
-    return reply(200, unwrap(waiting.ok || waiting.code !== 'not_found' ? waiting : execution));
+    const found = await findExecution(exchange, session, {
+      executionId,
+      read: (stub) => stub.getExecution(session.caller, executionId, query.encoding),
+    });
+    return reply(200, unwrap(found));
   },
 });
 
@@ -241,16 +237,7 @@ const interrupt = defineRoute({
   errors: ['not_found', 'execution_not_running', 'host_unresponsive'],
   handle: async (exchange, { params, body }) => {
     const session = await ownSession(exchange, params.session_id);
-    // Stopping twice stops once.
-    const stopped = await session.call(
-      (stub) => stub.interrupt(session.caller, body.execution_id ?? null),
-      SAFE,
-    );
-    if (stopped.ok || stopped.code !== 'not_found' || body.execution_id === undefined)
-      return reply(200, unwrap(stopped));
-    const place = { sessionId: session.sessionId, executionId: body.execution_id };
-    const waiting = approvalCalls(exchange.env, session.caller.tenant);
-    return reply(200, unwrap(await waiting((stub) => stub.cancel(session.caller, place), UNSAFE)));
+    return reply(200, unwrap(await stopExecution(exchange, session, body.execution_id ?? null)));
   },
 });
 
