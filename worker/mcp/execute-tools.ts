@@ -4,12 +4,13 @@ import * as z from 'zod';
 import { utf8 } from '../../shared/encoding.ts';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
+import { isTerminal } from '../../shared/lifecycle.ts';
 import { CreateSessionSchema } from '../../shared/session.ts';
 import { without } from '../formats/json-schema.ts';
 import { mcpTool } from '../formats/mcp.ts';
 import { withoutAbsent } from '../formats/nulls.ts';
 import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
-import { approvedOutcome } from '../routes/approved-call.ts';
+import { approvedOutcome, askApproval } from '../routes/approved-call.ts';
 import { attendedCall, stopCall } from '../routes/attended-call.ts';
 import { loneCall } from '../routes/lone-call.ts';
 import { UNSAFE } from '../routes/object-calls.ts';
@@ -21,7 +22,14 @@ import { resolveCall } from '../tools/resolve-call.ts';
 import { attend } from './attend.ts';
 import { type CallOptions, splitCall, withCallOptions } from './call-options.ts';
 import { progressOfServer } from './progress.ts';
-import { callResult, ExecutionContentSchema, failureResult } from './result.ts';
+import {
+  callResult,
+  ExecutionContentSchema,
+  failureResult,
+  formOf,
+  ownOutput,
+  type ResultForm,
+} from './result.ts';
 import type { McpCallContext, McpServerTool } from './tool.ts';
 
 const outputSchema: JsonSchema & { type: 'object' } = {
@@ -44,17 +52,10 @@ export function executeTool(
     call: async (given, context) => {
       const { args, options } = splitCall(given, tool.inputSchema);
       const call = { args: withoutAbsent(args, tool.inputSchema), options };
-      const form = ownOutput(tool) === undefined ? 'execution' : 'structured';
-      const outcome = await run(tool.name, { ...call, form }, context);
-      if (!outcome.ok) return failureResult(outcome);
-      return callResult(outcome.value, { form, ownSession: options.session_id === undefined });
+      const form = formOf(tool);
+      return resultOf(await run(tool.name, { ...call, form }, context), { form, options, context });
     },
   };
-}
-
-/** A tool that says what it gives gives that, and nothing around it. */
-function ownOutput({ outputSchema: own }: ToolDefinition): (JsonSchema & { type: 'object' }) | undefined {
-  return own?.type === 'object' ? { ...own, type: 'object' } : undefined;
 }
 
 /** A tool that is not listed under a name of its own here. */
@@ -64,18 +65,28 @@ export async function callByName(
   context: McpCallContext,
 ): Promise<CallToolResult> {
   const form = 'execution';
-  const outcome = await run(name, { ...call, form }, context);
-  if (!outcome.ok) return failureResult(outcome);
-  return callResult(outcome.value, { form, ownSession: call.options.session_id === undefined });
+  const { options } = call;
+  return resultOf(await run(name, { ...call, form }, context), { form, options, context });
 }
 
+/** Of a call that goes on: the task that it has become. */
+function resultOf(
+  outcome: Outcome<Execution>,
+  about: { form: ResultForm; options: CallOptions; context: McpCallContext },
+): CallToolResult | Promise<CallToolResult> {
+  if (!outcome.ok) return failureResult(outcome);
+  const { form, options, context } = about;
+  const isOwnSession = options.session_id === undefined;
+  if (context.tasks !== undefined && !isTerminal(outcome.value.status)) {
+    return context.tasks.created(outcome.value, { isOwnSession, form });
+  }
+  return callResult(outcome.value, { form, ownSession: isOwnSession });
+}
+
+/** The call as it stands at its end or, where it may become a task, before. */
 async function run(
   name: string,
-  {
-    args,
-    options,
-    form,
-  }: { args: Record<string, unknown>; options: CallOptions; form: 'execution' | 'structured' },
+  { args, options, form }: { args: Record<string, unknown>; options: CallOptions; form: ResultForm },
   context: McpCallContext,
 ): Promise<Outcome<Execution>> {
   const { exchange } = context;
@@ -90,12 +101,16 @@ async function run(
   const { onProgress: report } = context;
   const onProgress: OnEdgeProgress | undefined =
     report === undefined ? undefined : (progress) => report(progressOfServer(progress));
-  if (toApprove !== undefined) {
-    if (session_id !== undefined)
-      return approvedOutcome(exchange, await ownSession(exchange, session_id), toApprove, onProgress);
+  if (toApprove !== undefined && session_id === undefined) {
     return failure('approval_required', `${name} needs an approval for each call: name a session_id`);
   }
   const idempotency = await keyOf(options, { name, args, timeout_ms }, context);
+  if (toApprove !== undefined && session_id !== undefined) {
+    const session = await ownSession(exchange, session_id);
+    return context.tasks === undefined
+      ? approvedOutcome(exchange, session, toApprove, onProgress)
+      : askApproval(exchange, session, { call: toApprove, idempotency, claims: false });
+  }
   if (session_id === undefined && resolved.performance !== undefined) {
     const { performance, finish } = resolved;
     const call = await loneCall(exchange, { performance, finish, idempotency });
@@ -109,8 +124,9 @@ async function run(
       stream: context.onProgress !== undefined,
       onProgress,
       ephemeral: stop === 'session',
+      isFoundAgain: context.tasks !== undefined,
     });
-    const { signal, onTaken } = context;
+    const { signal, onTaken, tasks } = context;
     const hear = (execution: Execution) =>
       onTaken?.({
         sessionId: session.sessionId,
@@ -120,7 +136,12 @@ async function run(
         ownSession: stop === 'session',
         atEdge: attended.edge !== undefined,
       });
-    const attendance = { signal, onProgress: report, onTaken: onTaken === undefined ? undefined : hear };
+    const attendance = {
+      signal,
+      onProgress: report,
+      onTaken: onTaken === undefined ? undefined : hear,
+      tasks,
+    };
     return attend(attended, attendance, () =>
       stop === 'call' ? stopCall(attended) : session.call((stub) => stub.destroy(session.caller), UNSAFE),
     );

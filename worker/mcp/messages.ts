@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { violationsOf } from '../middleware/violations.ts';
 import type { RequestId } from './cancellation.ts';
+import { TASK_PARAMETERS } from './task-messages.ts';
 
 const RequestIdSchema = z.union([z.string(), z.number()]);
 const CancelledSchema = z.object({
@@ -44,6 +45,7 @@ const PARAMETERS: Readonly<Record<string, z.ZodType>> = {
   'tools/list': z.looseObject({ cursor: z.string().optional() }).optional(),
   'tools/call': z.looseObject({ name: z.string(), arguments: ObjectSchema.optional() }),
 };
+const MODERN_PARAMETERS: typeof PARAMETERS = { ...PARAMETERS, ...TASK_PARAMETERS };
 const RequestSchema = z.looseObject({ id: RequestIdSchema, method: z.string() });
 
 /**
@@ -57,7 +59,8 @@ export function parameterFault(
   const request = RequestSchema.safeParse(body);
   if (!request.success || (request.data.method === 'initialize' && !isLegacy)) return undefined;
   const { id, method, params } = request.data;
-  const schema = Object.hasOwn(PARAMETERS, method) ? PARAMETERS[method] : undefined;
+  const schemas = isLegacy ? PARAMETERS : MODERN_PARAMETERS;
+  const schema = Object.hasOwn(schemas, method) ? schemas[method] : undefined;
   const parsed = schema?.safeParse(params);
   if (parsed === undefined || parsed.success) return undefined;
   const faults = violationsOf(parsed.error, 'params').map(

@@ -8,6 +8,7 @@ import { clip } from '../rendering/clip.ts';
 import { DEFAULT_MAX_CHARACTERS, executionText } from '../rendering/execution-text.ts';
 import { failureText } from '../rendering/failure-text.ts';
 import { imagesOf, soundsOf } from '../rendering/images.ts';
+import type { JsonSchema, ToolDefinition } from '../tools/definition.ts';
 
 /** An execution within what a model's context can hold: no receipt, clipped texts, results by kind and size. */
 export const ExecutionContentSchema = ExecutionSchema.pick({
@@ -38,10 +39,12 @@ export const ExecutionContentSchema = ExecutionSchema.pick({
 });
 type ExecutionContent = z.infer<typeof ExecutionContentSchema>;
 
+export type ResultForm = 'execution' | 'structured';
+
 /** In the form that the tool was listed with. */
 export function callResult(
   execution: Execution,
-  { form, ownSession }: { form: 'execution' | 'structured'; ownSession: boolean },
+  { form, ownSession }: { form: ResultForm; ownSession: boolean },
 ): CallToolResult {
   const about = { sessionEnded: ownSession };
   return form === 'execution' ? executionResult(execution, about) : structuredResult(execution, about);
@@ -68,6 +71,17 @@ export function executionResult(
     structuredContent: { ...contentOf(execution, sessionEnded) },
     isError: execution.status !== 'succeeded',
   };
+}
+
+export function formOf(tool: ToolDefinition): ResultForm {
+  return ownOutput(tool) === undefined ? 'execution' : 'structured';
+}
+
+/** A tool that says what it gives gives that, and nothing around it. */
+export function ownOutput({
+  outputSchema: own,
+}: ToolDefinition): (JsonSchema & { type: 'object' }) | undefined {
+  return own?.type === 'object' ? { ...own, type: 'object' } : undefined;
 }
 
 /** What the tool gave, as its own schema has it; the execution itself is in the text where it failed. */

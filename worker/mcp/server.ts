@@ -6,7 +6,6 @@ import {
   Server,
   type ServerContext,
 } from '@modelcontextprotocol/server';
-import { failure } from '../../shared/errors.ts';
 import { exportedNames, MCP_NAMES } from '../formats/names.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
 import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
@@ -27,7 +26,9 @@ import { failureResult } from './result.ts';
 import type { ResumableStream } from './resumable-stream.ts';
 import { SESSION_TOOLS_SCOPE, sessionTools } from './session-tools.ts';
 import type { TakenCall } from './taken-call.ts';
-import type { McpServerTool } from './tool.ts';
+import { serveTasks, taskCreation } from './tasks.ts';
+import type { McpCallContext, McpServerTool } from './tool.ts';
+import { unexpected } from './unexpected.ts';
 
 const IDENTITY = { name: 'sandgate', title: 'Sandgate', version: '1' };
 const PAGE_SIZE = 100;
@@ -54,6 +55,8 @@ export async function serverFor(
 ): Promise<Server> {
   const tools = await toolsAtHand(exchange);
   const server = new Server(IDENTITY, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
+  const isModern = cancellation === undefined;
+  if (isModern) serveTasks(server, exchange);
   server.setRequestHandler('tools/list', async ({ params }) => {
     const after = params?.cursor === undefined ? null : nameInCursor(params.cursor);
     if (after === undefined) throw invalidParams('the cursor is not one of this list');
@@ -68,7 +71,8 @@ export async function serverFor(
     if (tool === undefined) throw unknownTool(params.name, tools);
     const { id, signal } = context.mcpReq;
     const call = cancellation?.enter(id) ?? { callId: '', signal, leave: async () => {} };
-    const answered = answer(tool, params.arguments ?? {}, { exchange, context, call, stream });
+    const tasks = isModern ? taskCreation(server, exchange) : undefined;
+    const answered = answer(tool, params.arguments ?? {}, { exchange, context, call, stream, tasks });
     // A client that goes away must not stop what stops its call.
     exchange.waitUntil(answered);
     const result = await answered;
@@ -137,8 +141,8 @@ async function answer(
     context,
     call: { callId, signal, leave },
     stream,
-  }: {
-    exchange: Exchange<'tenant'>;
+    tasks,
+  }: Pick<McpCallContext, 'exchange' | 'tasks'> & {
     context: ServerContext;
     call: CancellableCall;
     stream: ResumableStream | undefined;
@@ -152,6 +156,7 @@ async function answer(
       signal,
       onProgress: progressOf(context, stream),
       onTaken: stream === undefined ? undefined : onTaken,
+      tasks,
     });
   } catch (error: unknown) {
     return failureResult(error instanceof Refusal ? error.failure : unexpected(error, exchange.requestId));
@@ -170,21 +175,6 @@ function progressOf({ mcpReq }: ServerContext, stream: ResumableStream | undefin
       .notify({ method: 'notifications/progress', params: { progressToken, ...progress } })
       .catch(() => undefined);
   };
-}
-
-function unexpected(error: unknown, requestId: string) {
-  const { name, message, stack } = error instanceof Error ? error : new Error('not an error');
-  console.error(
-    JSON.stringify({
-      level: 'error',
-      event: 'mcp_call_failed',
-      request_id: requestId,
-      error: name,
-      detail: message.slice(0, 500),
-      stack: stack?.slice(0, 2_000),
-    }),
-  );
-  return failure('internal', `the gateway failed; request ${requestId} finds the reason`);
 }
 
 function unknownTool(name: string, tools: readonly McpServerTool[]): Error {

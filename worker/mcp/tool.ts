@@ -5,6 +5,7 @@ import type { Exchange } from '../routes/route.ts';
 import type { JsonSchema } from '../tools/definition.ts';
 import type { OnProgress } from './progress.ts';
 import type { TakenCall } from './taken-call.ts';
+import type { TaskCreation } from './tasks.ts';
 
 export interface McpCallContext {
   exchange: Exchange<'tenant'>;
@@ -14,6 +15,8 @@ export interface McpCallContext {
   onProgress: OnProgress | undefined;
   /** Hears of the execution as soon as there is one that outlives the connection, where its client may come back for it. */
   onTaken: ((call: TakenCall) => void) | undefined;
+  /** Where the client takes a task in place of the result of a call that lasts. */
+  tasks: TaskCreation | undefined;
 }
 
 export interface McpServerTool {

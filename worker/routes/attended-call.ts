@@ -37,14 +37,17 @@ export function attendedCall(
     onProgress?: OnEdgeProgress | undefined;
     /** Whether the session ends with the call. */
     ephemeral?: boolean;
+    /** Whether it is looked for by its id, also when its session has ended. */
+    isFoundAgain?: boolean;
   },
 ): AttendedCall {
+  const needsKey = call.ephemeral === true || call.isFoundAgain === true;
   const input: ExecuteInput = {
     calledAs: call.resolved.calledAs,
     caller: session.caller,
     // Nobody writes to a call that is only awaited, so it reads the end of its input at once.
     body: ExecuteSchema.parse({ ...call.body, stdin: false, stream: call.stream ?? false }),
-    idempotency: call.idempotency ?? (call.ephemeral === true ? ownKey() : null),
+    idempotency: call.idempotency ?? (needsKey ? ownKey() : null),
     requestId: exchange.requestId,
     admittedMs: exchange.receivedMs,
   };

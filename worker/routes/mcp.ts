@@ -17,6 +17,7 @@ import { ResumableStream } from '../mcp/resumable-stream.ts';
 import { serverFor } from '../mcp/server.ts';
 import { isMcpSessionIdOf, MCP_SESSION_HEADER, newMcpSessionId } from '../mcp/session-id.ts';
 import { SESSION_TOOLS_SCOPE, sessionTools } from '../mcp/session-tools.ts';
+import { MISSING_TASKS, TASKS_EXTENSION, undeclaredTaskListener } from '../mcp/task-messages.ts';
 import { requireScopes } from '../middleware/authentication.ts';
 import { EVENT_STREAM_MEDIA_TYPE, JSON_MEDIA_TYPE } from '../middleware/body.ts';
 import { callerOf } from './own-session.ts';
@@ -31,6 +32,7 @@ const PARSE_ERROR = -32_700;
 const INVALID_REQUEST = -32_600;
 const INVALID_PARAMS = -32_602;
 const SESSION_NOT_FOUND = -32_001;
+const MISSING_CAPABILITY = -32_021;
 
 export const MessageSchema = z.record(z.string(), z.unknown()).describe('A JSON-RPC message.');
 
@@ -78,6 +80,11 @@ export const mcp = defineRoute({
     const isLegacy = await isLegacyRequest(exchange.request, body);
     const fault = parameterFault(body, { isLegacy });
     if (fault !== undefined) return rpcError(200, { code: INVALID_PARAMS, message: fault.text }, fault.id);
+    const listener = isLegacy ? undefined : undeclaredTaskListener(body);
+    if (listener !== undefined) {
+      const message = `the client does not declare ${TASKS_EXTENSION}`;
+      return rpcError(400, { code: MISSING_CAPABILITY, message, data: MISSING_TASKS }, listener);
+    }
     requireScopesOfTools(exchange, calledTools(body));
     return isLegacy ? serveLegacy(exchange, body) : serve(exchange, body);
   },
@@ -148,7 +155,7 @@ export function requireScopesOfTools(exchange: Exchange<'tenant'>, names: readon
 
 export function rpcError(
   status: number,
-  error: { code: number; message: string },
+  error: { code: number; message: string; data?: object },
   id: RequestId | null = null,
 ): Response {
   return Response.json({ jsonrpc: '2.0', id, error }, { status });

@@ -8,7 +8,7 @@ const MessageSchema = z.looseObject({
   method: z.string().optional(),
   params: z.record(z.string(), z.unknown()).optional(),
   result: z.record(z.string(), z.unknown()).optional(),
-  error: z.object({ code: z.number(), message: z.string() }).optional(),
+  error: z.object({ code: z.number(), message: z.string(), data: z.unknown().optional() }).optional(),
 });
 export type Message = z.infer<typeof MessageSchema>;
 
@@ -121,6 +121,7 @@ export function modern(message: Record<string, unknown>, more: Record<string, un
     ...more,
   };
   const headers: Record<string, string> = { 'Mcp-Protocol-Version': MODERN, 'Mcp-Method': method };
-  if (typeof params.name === 'string') headers['Mcp-Name'] = params.name;
+  const named = params.name ?? params.taskId;
+  if (typeof named === 'string') headers['Mcp-Name'] = named;
   return { body: { ...message, params: { ...params, _meta: meta } }, headers };
 }

@@ -20,7 +20,7 @@ import { AlarmClock } from './alarm/alarm-clock.ts';
 import type { EdgeCall } from './edge-calls/edge-call.ts';
 import { answerOf, openExecutionEvents, openSessionEvents } from './event-logs/stream-requests.ts';
 import { accept, find, findAwaited, readersFault, streamOf, wakeFor } from './executions/calls.ts';
-import { getExecution, list, waitCall } from './executions/found.ts';
+import { getExecution, list, recall, waitCall } from './executions/found.ts';
 import { interruptIn } from './executions/interruption.ts';
 import { noteUnmade } from './executions/unmade.ts';
 import { readExecuteInput } from './internal-request.ts';
@@ -219,6 +219,10 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     encoding?: 'utf-8' | 'base64',
   ): Promise<Outcome<Execution>> {
     return getExecution(this.#parts, caller, { executionId, encoding });
+  }
+
+  async recall(caller: Caller, executionId: string, waitMs: number): Promise<Outcome<Execution>> {
+    return recall(this.#parts, caller, { executionId, waitMs });
   }
 
   async outputExtent(

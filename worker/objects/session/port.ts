@@ -167,6 +167,11 @@ export interface SessionPort {
     executionId: string,
     encoding?: 'utf-8' | 'base64',
   ): Promise<Outcome<Execution>>;
+  /**
+   * The same; one with a key also when the session has ended, as long as the key is answered with it, and at its end, or
+   * after that time with how it stands.
+   */
+  recall(caller: Caller, executionId: string, waitMs: number): Promise<Outcome<Execution>>;
   /** How much of a stream can be read from its beginning on. */
   outputExtent(caller: Caller, executionId: string, stream: StreamName): Promise<Outcome<OutputExtent>>;
   /** A piece of it that holds the byte at this place. */

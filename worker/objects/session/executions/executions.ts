@@ -321,6 +321,13 @@ export class Executions {
     return this.#waiters.wait(record.executionId);
   }
 
+  /** Resolves at the end, or after that time with how it stands: who waits so has no need of the deadline. */
+  async within(record: ExecutionRecord, waitMs: number): Promise<Outcome<Execution>> {
+    const isDue = isTerminal(record.status) || waitMs === 0;
+    const answer = isDue ? undefined : await this.#waiters.within(record.executionId, waitMs);
+    return answer ?? success(this.view(record));
+  }
+
   isAwaited({ executionId }: ExecutionRecord): boolean {
     return this.#waiters.has(executionId);
   }

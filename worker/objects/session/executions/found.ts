@@ -6,6 +6,7 @@ import type { Caller } from '../../caller.ts';
 import { notFound } from '../lifecycle/creation.ts';
 import type { AwaitedCall, ExecutionPage, ExecutionQuery } from '../port.ts';
 import { ROWS_PER_EXECUTION } from '../rows/row-numbers.ts';
+import { isOwner } from '../rows/session-row.ts';
 import type { SessionRuntime } from '../runtime.ts';
 import { find } from './calls.ts';
 
@@ -22,6 +23,20 @@ export function getExecution(
   const execution =
     runtime.edgeCalls.find(executionId, Date.now()) ?? runtime.programs.records.find(executionId);
   return execution === undefined ? failure('not_found', 'no such execution') : success(execution);
+}
+
+/** Also of a session that has ended, where a key is answered with it. */
+export async function recall(
+  runtime: SessionRuntime,
+  caller: Caller,
+  { executionId, waitMs }: { executionId: string; waitMs: number },
+): Promise<Outcome<Execution>> {
+  const session = runtime.row.maybe;
+  if (session === undefined || !isOwner(session, caller)) return notFound();
+  const record = runtime.executions.find(executionId);
+  if (record === undefined || record.idempotencyKey === null)
+    return getExecution(runtime, caller, { executionId });
+  return runtime.executions.within(record, waitMs);
 }
 
 /** Calls of programs are looked at again; of those at the edge the end is told. */

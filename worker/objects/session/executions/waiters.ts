@@ -15,6 +15,25 @@ export class Waiters {
     return promise;
   }
 
+  /** `undefined` where it has no end within the time; nothing of who waited stays behind then. */
+  async within(executionId: string, waitMs: number): Promise<Answer | undefined> {
+    const { promise, resolve } = Promise.withResolvers<Answer | undefined>();
+    const waiting = this.#waiting.get(executionId) ?? [];
+    this.#waiting.set(executionId, waiting);
+    waiting.push(resolve);
+    const timer = setTimeout(() => resolve(undefined), waitMs);
+    const answer = await promise;
+    clearTimeout(timer);
+    if (answer === undefined) this.#leave(executionId, resolve);
+    return answer;
+  }
+
+  #leave(executionId: string, resolve: (answer: Answer) => void): void {
+    const others = this.#waiting.get(executionId)?.filter((other) => other !== resolve) ?? [];
+    if (others.length === 0) this.#waiting.delete(executionId);
+    else this.#waiting.set(executionId, others);
+  }
+
   has(executionId: string): boolean {
     return this.#waiting.has(executionId);
   }
