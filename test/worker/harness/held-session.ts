@@ -26,7 +26,7 @@ export async function holdSession(begin: Script = untouched): Promise<HeldSessio
 }
 
 /** Everything that the host said of the session is kept: what the object loses now is nothing of that. */
-export async function allKept(host: HostDouble, { id }: TestSession): Promise<void> {
+export async function allKept(host: HostDouble, { id }: Pick<TestSession, 'id'>): Promise<void> {
   const double = host.session(id);
   await host.until(() => double.ackedSeq === double.lastSeq);
 }

@@ -6,12 +6,17 @@ import { SessionSchema } from '../../../shared/session.ts';
 import { echo, type HostDouble, type Script } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api } from './api.ts';
+import { eventually } from './eventually.ts';
 import { connectFakeHost } from './fake-host.ts';
+import { allKept } from './held-session.ts';
 
 export let host: HostDouble;
 export const alice = () => tokenOf({ claims: { tenant: 'acme', sub: 'alice' } });
 export const bob = () => tokenOf({ claims: { tenant: 'acme', sub: 'bob' } });
 export const mallory = () => tokenOf({ claims: { tenant: 'globex', sub: 'alice' } });
+
+/** Of the held executions those that have said so. */
+const begun = new Set<string>();
 
 /** `hold` runs until it is interrupted, `cat` gives back its input, anything else is echoed. */
 const script: Script = async (execution, session) => {
@@ -19,6 +24,7 @@ const script: Script = async (execution, session) => {
     case 'hold':
       execution.started();
       await execution.write('stdout', 'begun\n');
+      begun.add(execution.id);
       await execution.interrupted;
       return execution.finish({ status: 'interrupted', exit_code: null });
     case 'cat':
@@ -71,9 +77,11 @@ export async function run(
   return ExecutionSchema.parse(answer.json);
 }
 
+/** Runs, and its session has kept what it said so far: by itself nothing changes from here on. */
 export async function hold(token: string, sessionId: string): Promise<Execution> {
   const execution = await run(token, sessionId, 'hold', { detach: true });
-  await host.until(() => host.session(sessionId).executions.has(execution.execution_id));
+  await eventually(() => expect(begun).toContain(execution.execution_id));
+  await allKept(host, { id: sessionId });
   return execution;
 }
 
