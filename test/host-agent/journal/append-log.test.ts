@@ -97,7 +97,8 @@ async function appendMany(log: AppendLog): Promise<void> {
 const paddedRecord = (number: number): Buffer =>
   encodeRecord({ kind: 'key_set', version: number, token: 'same'.repeat(50) });
 
-test('a log that is in use has room ahead, of which a crash leaves nothing that is taken for a record', async () => {
+/** A log in use that has room ahead, and what a crash leaves of it at this moment. */
+async function crashedWithRoom() {
   const path = join(directory, 'journal');
   const { log } = await AppendLog.open(path);
   await appendMany(log);
@@ -106,6 +107,11 @@ test('a log that is in use has room ahead, of which a crash leaves nothing that 
     .toBeGreaterThan(log.sizeBytes);
   const asCrashed = join(directory, 'crashed');
   await copyFile(path, asCrashed);
+  return { path, log, asCrashed };
+}
+
+test('a log that is in use has room ahead, of which a crash leaves nothing that is taken for a record', async () => {
+  const { path, log, asCrashed } = await crashedWithRoom();
   const crashed = await AppendLog.open(asCrashed);
   expect(crashed.records).toHaveLength(MANY);
   expect(crashed.tornBytes).toBe(0);
@@ -119,14 +125,7 @@ test('a log that is in use has room ahead, of which a crash leaves nothing that 
 });
 
 test('a record that a crash tore in the room ahead is cut off and counted', async () => {
-  const path = join(directory, 'journal');
-  const { log } = await AppendLog.open(path);
-  await appendMany(log);
-  await expect
-    .poll(async () => (await stat(path)).size, { timeout: PATIENCE_MS })
-    .toBeGreaterThan(log.sizeBytes);
-  const asCrashed = join(directory, 'crashed');
-  await copyFile(path, asCrashed);
+  const { log, asCrashed } = await crashedWithRoom();
   const torn = paddedRecord(MANY + 1).subarray(0, 100);
   await using file = await open(asCrashed, 'r+');
   await file.write(torn, 0, torn.length, log.sizeBytes);

@@ -10,6 +10,7 @@ import { CreatedWebhookSchema, WebhookSchema } from '../../../shared/webhook.ts'
 import type { HostDouble, HostDoubleOptions } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { Internet } from '../sources/stand-ins.ts';
 import { type Received, Receiver } from './receiver.ts';
@@ -118,4 +119,14 @@ export function useHookedTenant(options: HostDoubleOptions = {}): void {
     vi.restoreAllMocks();
     host.close();
   });
+}
+
+/** Of a message whose first try was answered with an error: it comes once more, under the same id. */
+export async function expectTriedAgain(): Promise<void> {
+  await eventually(() => expect(receiver.received).toHaveLength(1));
+  await eventually(async () => {
+    await later(10_000);
+    expect(receiver.received).toHaveLength(2);
+  });
+  expect(at(receiver.received, 0).id).toBe(at(receiver.received, 1).id);
 }
