@@ -7,7 +7,7 @@ const TAG_BYTES = 12;
 export const TAG_LENGTH = 16;
 
 export interface Tagged {
-  kind: 'mcp' | 'task';
+  kind: 'mcp' | 'mcp-event' | 'task';
   /** What the id says; without a line end. */
   text: string;
 }

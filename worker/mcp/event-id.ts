@@ -6,9 +6,9 @@
 import * as z from 'zod';
 import { fromBase64Url, toBase64Url, utf8 } from '../../shared/encoding.ts';
 import { parseCursor } from '../../shared/execution.ts';
-import { constantTimeEqual } from '../../shared/ids.ts';
 import type { Caller } from '../objects/caller.ts';
 import { MCP_RESUMABLE_MS } from '../objects/mcp-calls/port.ts';
+import { callerTag, hasCallerTag } from './caller-tag.ts';
 import { TakenCallSchema } from './taken-call.ts';
 
 const TokenSchema = z.union([z.string(), z.number()]);
@@ -32,7 +32,6 @@ export type StreamPoint = z.infer<typeof StreamPointSchema>;
 
 /** A client may choose long ids for its requests: those of their events would be as long, and are headers later. */
 const MAX_ID_CHARACTERS = 2_048;
-const TAG_BYTES = 12;
 const FORM = /^([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{16})$/;
 
 /** Undefined where it would be too long. */
@@ -42,7 +41,7 @@ export async function eventIdOf(
   point: StreamPoint,
 ): Promise<string | undefined> {
   const text = toBase64Url(utf8(JSON.stringify(point)));
-  const id = `${text}.${await tagOf(tagKey, caller, text)}`;
+  const id = `${text}.${await callerTag(tagKey, caller, { kind: 'mcp-event', text })}`;
   return id.length > MAX_ID_CHARACTERS ? undefined : id;
 }
 
@@ -53,15 +52,9 @@ export async function pointOf(
 ): Promise<StreamPoint | undefined> {
   if (id.length > MAX_ID_CHARACTERS) return undefined;
   const [, text = '', tag = ''] = FORM.exec(id) ?? [];
-  if (!constantTimeEqual(await tagOf(tagKey, caller, text), tag)) return undefined;
+  if (!(await hasCallerTag(tagKey, caller, { kind: 'mcp-event', text, tag }))) return undefined;
   const written: unknown = JSON.parse(new TextDecoder().decode(fromBase64Url(text)));
   // Former versions of this program may have written other fields.
   const { data: point } = StreamPointSchema.safeParse(written);
   return point !== undefined && nowMs < point.takenAtMs + MCP_RESUMABLE_MS ? point : undefined;
-}
-
-async function tagOf(tagKey: CryptoKey, { tenant, subject }: Caller, text: string): Promise<string> {
-  // A tenant's name and the text have no line end, a subject may: it comes last.
-  const mac = await crypto.subtle.sign('HMAC', tagKey, utf8(`mcp-event\n${tenant}\n${text}\n${subject}`));
-  return toBase64Url(new Uint8Array(mac).subarray(0, TAG_BYTES));
 }
