@@ -1,4 +1,5 @@
 /** The folder of one sandbox on the host: its specification, what it stores, and what runsc logs about it. */
+import { randomUUID } from 'node:crypto';
 import { mkdir, open, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { OciSpec } from './oci.ts';
@@ -39,6 +40,9 @@ export class Bundles {
     await mkdir(identity, { mode: 0o755 });
     await writeFile(join(identity, 'generation'), `${generation}\n`, { mode: 0o644 });
     await writeFile(join(identity, 'sandbox_id'), `${sandboxId}\n`, { mode: 0o644 });
+    // In the form of machine-id(5): images have a link to it in /etc.
+    const machineId = randomUUID().replaceAll('-', '');
+    await writeFile(join(identity, 'machine_id'), `${machineId}\n`, { mode: 0o644 });
     await writeFile(join(path, CONFIG_FILE), JSON.stringify(spec), { mode: 0o600 });
   }
 

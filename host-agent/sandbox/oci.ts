@@ -42,10 +42,28 @@ export interface OciLinux {
   cgroupsPath: string;
   resources: OciResources;
   namespaces: { type: NamespaceType }[];
+  uidMappings: OciIdMapping[];
+  gidMappings: OciIdMapping[];
   devices: never[];
+  seccomp?: OciSeccomp;
 }
 
-export type NamespaceType = 'pid' | 'network' | 'ipc' | 'uts' | 'mount' | 'cgroup';
+export type NamespaceType = 'pid' | 'network' | 'ipc' | 'uts' | 'mount' | 'cgroup' | 'user';
+
+export interface OciIdMapping {
+  containerID: number;
+  hostID: number;
+  size: number;
+}
+
+export interface OciSeccomp {
+  defaultAction: 'SCMP_ACT_ALLOW';
+  syscalls: {
+    names: string[];
+    action: 'SCMP_ACT_ERRNO' | 'SCMP_ACT_TRACE';
+    args?: { index: number; value: number; valueTwo: number; op: 'SCMP_CMP_MASKED_EQ' }[];
+  }[];
+}
 
 export interface OciResources {
   devices: { allow: boolean; access: string }[];

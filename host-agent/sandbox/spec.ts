@@ -6,7 +6,8 @@
 import { MAX_PROCESSES, MAX_TERMINALS } from '../../shared/program.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
 import { MAX_TRANSFERS, MAX_WATCHES } from '../../shared/transfer.ts';
-import type { CapabilitySet, OciMount, OciProcess, OciResources, OciSpec } from './oci.ts';
+import type { CapabilitySet, OciIdMapping, OciMount, OciProcess, OciResources, OciSpec } from './oci.ts';
+import { SECCOMP } from './seccomp.ts';
 
 export const WORKSPACE = '/workspace';
 export const GUEST_MOUNT = '/sandgate';
@@ -69,11 +70,23 @@ export function buildSpec(input: SpecInput): OciSpec {
         { type: 'uts' },
         { type: 'mount' },
         { type: 'cgroup' },
+        { type: 'user' },
       ],
+      uidMappings: ownIds(input.userId),
+      gidMappings: ownIds(input.userId),
       devices: [],
+      seccomp: SECCOMP,
     },
     annotations: storageAnnotations(input),
   };
+}
+
+/**
+ * So what serves the sandbox's files has root's powers over files of root and of the sandbox's user, and over no others.
+ * Root is root here: the files of an image are root's, and are to be that inside.
+ */
+function ownIds(userId: number): OciIdMapping[] {
+  return [0, userId].map((id) => ({ containerID: id, hostID: id, size: 1 }));
 }
 
 /** What every program of the sandbox finds in its environment unless the session says otherwise. */

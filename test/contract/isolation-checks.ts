@@ -82,6 +82,32 @@ export const ISOLATION_CHECKS: readonly IsolationCheck[] = [
     },
   },
   {
+    title: 'the system calls of an administrator are refused before the kernel looks at them',
+    // Keys: of these the kernel itself would say that it has none.
+    command: `grep '^Seccomp:' /proc/self/status; python3 -c '
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+keyctl = {"x86_64": 250, "aarch64": 219}[os.uname().machine]
+libc.syscall(keyctl, 0, 0)
+print(os.strerror(ctypes.get_errno()))'`,
+    holds: (printed) => /^Seccomp:\s*2\nOperation not permitted$/.test(printed.trim()),
+  },
+  {
+    title: 'nobody becomes root in a namespace of their own',
+    command: `unshare -U true 2>/dev/null && echo unshared
+python3 -c '
+import ctypes, os, signal, struct
+libc = ctypes.CDLL(None, use_errno=True)
+new_user = 0x10000000
+clone, clone3 = {"x86_64": 56, "aarch64": 220}[os.uname().machine], 435
+for how, call in (("clone", lambda: libc.syscall(clone, new_user | signal.SIGCHLD, 0, 0, 0, 0)),
+                  ("clone3", lambda: libc.syscall(clone3, struct.pack("8Q", new_user, 0, 0, 0, signal.SIGCHLD, 0, 0, 0), 64))):
+    child = call()
+    if child == 0: os._exit(0)
+    if child > 0: print("made by", how)'`,
+    holds: (printed) => printed.trim() === '',
+  },
+  {
     title: 'there is no interface but loopback',
     command: "tail -n +3 /proc/net/dev | cut -d : -f 1 | tr -d ' '",
     holds: (printed) => lines(printed).every((name) => name === 'lo'),
@@ -99,9 +125,9 @@ export const ISOLATION_CHECKS: readonly IsolationCheck[] = [
       printed.includes('/sandgate/supervisor') && !/runsc|systemd|sshd|vitest|workerd/.test(printed),
   },
   {
-    title: 'no disk can be opened, and no file system mounted',
+    title: 'no device can be made, no disk opened, and no file system mounted',
     command:
-      'mknod /tmp/disk b 8 0 2>/dev/null; head -c 1 /tmp/disk 2>/dev/null | wc -c; mount -t tmpfs x /mnt 2>/dev/null && echo mounted; true',
-    holds: (printed) => printed.trim() === '0',
+      '(mkdir /dev/shm/made; cd /dev/shm/made; mknod pipe p && mknod disk b 8 0 2>/dev/null; mknod null c 1 3 2>/dev/null; ls; head -c 1 disk 2>/dev/null | wc -c); mount -t tmpfs x /mnt 2>/dev/null && echo mounted; true',
+    holds: (printed) => printed.trim() === 'pipe\n0',
   },
 ];

@@ -229,6 +229,7 @@ child = subprocess.Popen(['sleep', '1000'])
 open('/run/sandgate/generation').read(), open('/run/sandgate/sandbox_id').read()
 `,
     );
+    const machineIds = [(await shell(sandbox, 'cat /etc/machine-id')).stdout];
     expect(before.error).toBeNull();
     expect(before.value).toBe(`('0\\n', '${sandbox.id}\\n')`);
     await shell(
@@ -257,7 +258,10 @@ client.sendall(b'half')
       );
       expect(inShell.stdout).toBe('/tmp green\nalive\n');
       expect(inShell.stateLost).toBe(false);
+      machineIds.push((await shell(sandbox, 'cat /etc/machine-id')).stdout);
     }
+    for (const machineId of machineIds) expect(machineId).toMatch(/^[0-9a-f]{32}\n$/);
+    expect(new Set(machineIds).size).toBe(4);
     await sandbox.destroy();
   });
 

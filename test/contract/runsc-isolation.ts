@@ -1,4 +1,5 @@
 /** What a program finds when it looks around, and what happens when the sandbox itself dies. */
+import { readFileSync, readlinkSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { killProcess, listProcesses } from '../../host-agent/process/process-table.ts';
 import type { Sandbox } from '../../host-agent/sandbox/port.ts';
@@ -26,6 +27,30 @@ export function describeIsolation(subject: GetSubject): void {
       expect(capabilities).toMatch(/^(Cap(Inh|Prm|Eff|Bnd):0{16}\n?){4}$/);
       const gained = await shell(sandbox, 'mount -t tmpfs x /mnt || chroot / true || su -c true < /dev/null');
       expect(gained.exitCode).not.toBe(0);
+    });
+
+    it('has no process on the host with powers over it: each is in a user namespace of its own', async () => {
+      const ownNamespace = readlinkSync('/proc/self/ns/user');
+      const processes = (await listProcesses()).filter(
+        ({ argv }) => /^runsc-/.test(argv[0] ?? '') && argv.includes(sandbox.id),
+      );
+      expect(processes.map(({ argv }) => argv[0])).toContain('runsc-sandbox');
+      for (const { pid, argv } of processes) {
+        expect(readlinkSync(`/proc/${pid}/ns/user`), argv[0]).not.toBe(ownNamespace);
+        const ids = readFileSync(`/proc/${pid}/uid_map`, 'utf8').trim().split('\n');
+        expect(
+          ids.every((line) => / 1$/.test(line)),
+          argv[0],
+        ).toBe(true);
+      }
+    });
+
+    it('can trace its own programs, as debuggers do', async () => {
+      const traced = await python(
+        sandbox,
+        'import ctypes, os\nlibc = ctypes.CDLL(None)\nchild = os.fork()\nif child == 0: os._exit(libc.ptrace(0, 0, 0, 0) != 0)\nos.waitpid(child, 0)[1]',
+      );
+      expect(traced.value).toBe('0');
     });
 
     it('writes nowhere but in its workspace, /tmp and shared memory', async () => {

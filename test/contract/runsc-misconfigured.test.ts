@@ -142,12 +142,44 @@ describe('the checks of isolation', () => {
       ['what can be written is bounded, and no folder of the host'],
     ],
     [
+      'system calls that nobody filters',
+      { spec: (spec) => void delete spec.linux.seccomp },
+      [
+        'the system calls of an administrator are refused before the kernel looks at them',
+        'nobody becomes root in a namespace of their own',
+        'no device can be made, no disk opened, and no file system mounted',
+      ],
+    ],
+    [
+      'a runsc that does not heed the filter',
+      { flags: (argv) => argv.filter((flag) => flag !== '--oci-seccomp') },
+      [
+        'the system calls of an administrator are refused before the kernel looks at them',
+        'nobody becomes root in a namespace of their own',
+        'no device can be made, no disk opened, and no file system mounted',
+      ],
+    ],
+    [
       'the environment of the host',
       { spec: (spec) => void spec.process.env.push('AWS_SECRET_ACCESS_KEY=x') },
       ['no variable of the host is to be seen'],
     ],
   ])('find %s', async (_fault, faults, expected) => {
     expect(await broken(faults)).toEqual(expected);
+  });
+
+  it('hang on nothing that this gVisor ignores: of nosuid and nodev it heeds neither', async () => {
+    const dropped = ['nosuid', 'nodev'];
+    const without = (spec: OciSpec): void => {
+      for (const mount of spec.mounts)
+        mount.options = mount.options.filter((option) => !dropped.includes(option));
+      for (const [key, value] of Object.entries(spec.annotations))
+        spec.annotations[key] = value
+          .split(',')
+          .filter((option) => !dropped.includes(option))
+          .join();
+    };
+    expect(await broken({ spec: without })).toEqual([]);
   });
 
   // gVisor says `1` for PR_GET_NO_NEW_PRIVS whatever it was started with: what counts is what such a program gets.

@@ -88,7 +88,7 @@ describe('the pool', () => {
     expect(new Set(given.map(({ sandbox }) => sandbox.id)).size).toBe(3);
     const identity = [
       'import random, os, uuid, socket, tempfile, secrets',
-      '[random.random(), hash("x"), os.urandom(8).hex(), str(uuid.uuid4()), str(uuid.uuid1()), socket.gethostname(), secrets.token_hex(8), os.getuid()]',
+      '[random.random(), hash("x"), os.urandom(8).hex(), str(uuid.uuid4()), str(uuid.uuid1()), socket.gethostname(), secrets.token_hex(8), os.getuid(), open("/etc/machine-id").read()]',
     ].join('\n');
     const values: string[][] = [];
     for (const { sandbox } of given) {
@@ -96,8 +96,9 @@ describe('the pool', () => {
       values.push((value ?? '').slice(1, -1).split(', '));
     }
     const [first = [], second = []] = values;
-    expect(first.length).toBe(8);
+    expect(first.length).toBe(9);
     for (const at of first.keys()) expect(new Set(values.map((row) => row[at])).size, `part ${at}`).toBe(3);
+    expect(second[8]).toMatch(/^'[0-9a-f]{32}\\n'$/);
     expect(second[5]).toBe(`'${given[1]?.sandbox.id}'`);
     const clock = Number((await shell(given[0]?.sandbox ?? (await start()).sandbox, 'date +%s')).stdout);
     expect(Math.abs(Date.now() / 1000 - clock)).toBeLessThan(2);

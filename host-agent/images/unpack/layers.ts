@@ -90,9 +90,10 @@ export class LayerWriter implements TarVisitor {
     return this.#put(entry, place, name);
   }
 
-  /** Makes the folders that a sandbox needs, then gives every folder the mode and time it is to have. */
+  /** Makes the folders and links that a sandbox needs, then gives every folder the mode and time it is to have. */
   finish(): void {
     for (const [path, mode] of MOUNT_POINTS) this.#makeMountPoint(path, mode);
+    this.#linkMachineIds();
     finishDirectory(this.#root, []);
     utimesSync('.', this.#root.mtimeS, this.#root.mtimeS);
     // Everybody may enter an image, whatever mode its root has elsewhere.
@@ -198,6 +199,21 @@ export class LayerWriter implements TarVisitor {
     touch(this.#root, path, this.#layer);
   }
 
+  /** Only where the image has the folder, and as a folder: a link on the way may lead anywhere in it. */
+  #linkMachineIds(): void {
+    for (const [path, target] of MACHINE_ID_LINKS) {
+      let directory: TreeNode | undefined = this.#root;
+      for (const name of path) {
+        directory = directory?.kind === 'directory' ? directory.children.get(name) : undefined;
+      }
+      if (directory?.kind !== 'directory') continue;
+      const link = [...path, 'machine-id'];
+      this.#remove(directory.children.get('machine-id'), link);
+      symlinkSync(target, link.join('/'));
+      directory.children.set('machine-id', { kind: 'symbolic link', target, layer: this.#layer });
+    }
+  }
+
   /** A link or a file there would send the mount elsewhere, or fail it. */
   #makeMountPoint(path: readonly string[], mode: number): void {
     let directory = this.#root;
@@ -211,6 +227,12 @@ export class LayerWriter implements TarVisitor {
     directory.mode = mode;
   }
 }
+
+/** Two sandboxes of one image would else be the same machine to programs that ask. */
+const MACHINE_ID_LINKS: readonly (readonly [directory: readonly string[], target: string])[] = [
+  [['etc'], '/run/sandgate/machine_id'],
+  [['var', 'lib', 'dbus'], '/etc/machine-id'],
+];
 
 const MOUNT_POINTS: readonly (readonly [path: readonly string[], mode: number])[] = [
   [['dev', 'shm'], 0o755],

@@ -188,11 +188,35 @@ const RULES: Rule[] = [
       linux.namespaces
         .map(({ type }) => type)
         .sort()
-        .join() === 'cgroup,ipc,mount,network,pid,uts' &&
+        .join() === 'cgroup,ipc,mount,network,pid,user,uts' &&
       linux.namespaces.every((namespace) => !('path' in namespace)),
     breakIt: (spec) => {
       spec.linux.namespaces = spec.linux.namespaces.filter(({ type }) => type !== 'network');
     },
+  },
+  {
+    title: 'of the users and groups of the host it has its own and root',
+    holds: ({ linux }) =>
+      [linux.uidMappings, linux.gidMappings].every(
+        (ids) =>
+          ids.map(({ containerID }) => containerID).join() === '0,100007' &&
+          ids.every(({ containerID, hostID, size }) => containerID === hostID && size === 1),
+      ),
+    breakIt: (spec) => {
+      for (const ids of spec.linux.uidMappings) ids.size = 65_536;
+    },
+  },
+  {
+    title: 'mounts, keys, modules and namespaces are out of reach of its system calls',
+    holds: ({ linux }) => {
+      const refused = (name: string): number =>
+        (linux.seccomp?.syscalls ?? []).filter(({ names }) => names.includes(name)).length;
+      const always = ['mount', 'open_tree', 'setns', 'keyctl', 'bpf', 'init_module', 'kexec_load', 'clone3'];
+      return (
+        always.every((name) => refused(name) === 1) && refused('unshare') === 7 && refused('clone') === 7
+      );
+    },
+    breakIt: (spec) => void spec.linux.seccomp?.syscalls.shift(),
   },
   {
     title: 'no device is given and all are denied',

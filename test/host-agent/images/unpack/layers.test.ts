@@ -57,6 +57,20 @@ describe('layers over each other', () => {
     expect(lstatSync(join(rootfs, 'b')).ino).toBe(lstatSync(join(rootfs, 'd/a')).ino);
   });
 
+  test('have links to the machine id of the sandbox in place of one of their own, where they have its folder', async () => {
+    const etc = [folder('etc'), file('etc/machine-id', 'b08dfa6083e7567a1921a715000001fb')];
+    expect(await treeFrom(etc, [folder('var/lib/dbus')])).toEqual([
+      'etc/',
+      'etc/machine-id -> /run/sandgate/machine_id',
+      'var/',
+      'var/lib/',
+      'var/lib/dbus/',
+      'var/lib/dbus/machine-id -> /etc/machine-id',
+    ]);
+    const linked: TarEntry = { name: 'etc', type: '2', link: 'usr' };
+    expect(await treeFrom([folder('usr'), linked])).toEqual(['etc -> usr', 'usr/']);
+  });
+
   test.each(['gzip', 'zstd', 'none'] as const)('may be compressed: %s', async (compression) => {
     const { rootfs } = await importLayers({ layers: [tar([file('a', 'plain')])], compression });
     expect(treeOf(rootfs)).toContain('a: plain');
