@@ -178,7 +178,7 @@ export const ERRORS = {
   enrollment_refused: {
     status: 401,
     retryable: false,
-    reason: 'the enrolment token is unknown, used or expired',
+    reason: 'the enrolment token is unknown, used, revoked or expired, or the key of the host was revoked',
   },
   proof_refused: { status: 401, retryable: false, reason: 'the host did not prove possession of its key' },
   protocol_violation: { status: 400, retryable: false, reason: 'a frame does not follow the link protocol' },

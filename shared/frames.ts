@@ -36,6 +36,8 @@ export function agreedProtocol(offered: number): number | undefined {
 
 /** Of a link that ends because its two ends have no version in common. */
 export const CLOSE_PROTOCOL_UNKNOWN = 4026;
+/** Of a control link whose host an operator has revoked: it is taken up no more. */
+export const CLOSE_REVOKED = 4031;
 /** A host of version 1 takes no fields in a `welcome` that it does not know. */
 const AgreedProtocol = z.int().min(2).optional();
 

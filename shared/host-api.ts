@@ -11,15 +11,31 @@ export const ROUTES = {
   sessionLink: '/v1/links/sessions',
 } as const;
 
+/** The beginning of the token's digest: who holds the token can tell which one it is, and nobody learns it from that. */
+export const EnrollmentTokenIdSchema = z.string().regex(/^ent_[0-9a-f]{32}$/);
+
 /** `POST /v1/enrollment-tokens` (operator). The token is shown once. */
 export const CreateEnrollmentTokenSchema = z.strictObject({
   pool: PoolNameSchema.default(DEFAULT_POOL),
 });
 export const EnrollmentTokenSchema = z.object({
+  token_id: EnrollmentTokenIdSchema,
   enrollment_token: z.string(),
   pool: z.string(),
   expires_at: z.iso.datetime(),
 });
+
+/** What is shown of a token afterwards: never the token itself. */
+export const ListedEnrollmentTokenSchema = z.object({
+  token_id: EnrollmentTokenIdSchema,
+  pool: z.string(),
+  state: z.enum(['unused', 'used', 'revoked', 'expired']),
+  expires_at: z.iso.datetime(),
+  used_at: z.iso.datetime().nullable(),
+  host_id: HostIdSchema.nullable().describe('The host that enrolled with it.'),
+  revoked_at: z.iso.datetime().nullable(),
+});
+export type ListedEnrollmentToken = z.infer<typeof ListedEnrollmentTokenSchema>;
 
 /** `POST /v1/hosts/challenges` → a nonce to sign at enrolment, good for one use within a minute. */
 export const EnrollmentChallengeSchema = z.object({ nonce: z.string().min(22).max(256) });
@@ -88,3 +104,15 @@ export const OperatorHostSchema = z.object({
   faults: z.array(HostFaultSchema).default([]),
   last_seen_at: z.iso.datetime().nullable(),
 });
+
+/** One pool of the edge, with what its hosts have together. */
+export const PoolSummarySchema = z.object({
+  pool: z.string(),
+  region: z.string().nullable(),
+  classes: z.array(z.string()).nullable().describe('Resource classes that it is for; null: every class.'),
+  hosts: z.object({ connected: z.int(), suspect: z.int(), dead: z.int() }),
+  sandboxes: z.int(),
+  capacity: z.object({ sandboxes: z.int() }),
+  room: z.int().describe('Sandboxes that its hosts would take now: of those that get new sessions.'),
+});
+export type PoolSummary = z.infer<typeof PoolSummarySchema>;

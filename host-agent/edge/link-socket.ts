@@ -8,6 +8,7 @@ import { utf8 } from '../../shared/encoding.ts';
 import {
   ChallengeFrameSchema,
   CLOSE_PROTOCOL_UNKNOWN,
+  CLOSE_REVOKED,
   decodeFrame,
   encodeFrame,
   OLDEST_PROTOCOL_VERSION,
@@ -135,6 +136,8 @@ export class LinkSocket<Down> {
     socket.addEventListener('close', ({ code }) => {
       if (!isCurrent()) return;
       if (connection.phase === 'proved') this.#offerOther(code);
+      if (code === CLOSE_REVOKED)
+        this.#options.log.error({ event: 'host_revoked', link: this.#options.name });
       this.#drop(`closed with ${code}`);
     });
   }

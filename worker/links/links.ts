@@ -7,6 +7,7 @@ import type { Env } from '../env.ts';
 import { sessionObjectName } from '../objects/session-name.ts';
 import { readCertificate } from './certificate.ts';
 import { type HostIdentity, internalUpgrade } from './identity.ts';
+import { requireNotRevoked } from './revoked-hosts.ts';
 
 /** Serves `GET` of the two link routes. A failure is rendered by the caller. */
 export async function routeLink(request: Request, env: Env): Promise<Response | Failure> {
@@ -20,12 +21,18 @@ export async function routeLink(request: Request, env: Env): Promise<Response | 
   if (!host.ok) return host;
   switch (new URL(request.url).pathname) {
     case ROUTES.controlLink:
-      return uncompressed(await env.HOST.getByName(host.value.hostId).fetch(internalUpgrade(host.value)));
+      return controlLink(host.value, env);
     case ROUTES.sessionLink:
       return sessionLink(request.headers, host.value, { configuration, env });
     default:
       return failure('not_found', 'no such link');
   }
+}
+
+async function controlLink(host: HostIdentity, env: Env): Promise<Response | Failure> {
+  const standing = await requireNotRevoked(env, host.hostId);
+  if (!standing.ok) return standing;
+  return uncompressed(await env.HOST.getByName(host.hostId).fetch(internalUpgrade(host)));
 }
 
 async function sessionLink(
@@ -44,6 +51,8 @@ async function sessionLink(
       violations: [{ path: `header.${LINK_HEADERS.epoch}`, expected: 'a whole number from 1' }],
     });
   }
+  const standing = await requireNotRevoked(env, host.hostId);
+  if (!standing.ok) return standing;
   const object = env.SESSION.getByName(sessionObjectName(tenant, sessionId));
   return uncompressed(await object.fetch(internalUpgrade({ ...host, tenant, sessionId, epoch })));
 }

@@ -2,7 +2,7 @@
 import { verifySignature } from '../../shared/dsse.ts';
 import { importPublicKey } from '../../shared/ed25519.ts';
 import { toBase64Url } from '../../shared/encoding.ts';
-import { CLOSE_PROTOCOL_UNKNOWN, encodeFrame, proofMessage } from '../../shared/frames.ts';
+import { CLOSE_PROTOCOL_UNKNOWN, CLOSE_REVOKED, encodeFrame, proofMessage } from '../../shared/frames.ts';
 
 const NONCE_BYTES = 32;
 
@@ -19,7 +19,7 @@ export async function isProof(
   return key !== undefined && (await verifySignature(signature, proofMessage(link), key));
 }
 
-/** WebSocket close codes (RFC 6455 section 7.4.1), and two of ours: for a peer that sends too much too fast, or is too old. */
+/** WebSocket close codes (RFC 6455 section 7.4.1), and three of ours: for a peer that sends too much too fast, is too old, or was revoked. */
 export const CLOSE = {
   normal: 1000,
   violation: 1008,
@@ -27,4 +27,5 @@ export const CLOSE = {
   internal: 1011,
   tooFast: 4029,
   protocolUnknown: CLOSE_PROTOCOL_UNKNOWN,
+  revoked: CLOSE_REVOKED,
 } as const;

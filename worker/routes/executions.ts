@@ -17,6 +17,7 @@ import { executionPage } from './execution-list.ts';
 import { SAFE, UNSAFE } from './object-calls.ts';
 import { findExecution, stopExecution } from './own-execution.ts';
 import { executionIdOf, notFound, ownSession } from './own-session.ts';
+import { receiptsOf } from './receipts-of-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute } from './route.ts';
 import { openEvents } from './session-stream.ts';
@@ -181,7 +182,7 @@ const exportReceipts = defineRoute({
   errors: ['not_found'],
   handle: async (exchange, { params, query }) => {
     const session = await ownSession(exchange, params.session_id);
-    return reply(200, unwrap(await session.call((stub) => stub.receipts(session.caller, query), SAFE)));
+    return reply(200, await receiptsOf(exchange.env, session, query));
   },
 });
 

@@ -1,9 +1,11 @@
 /** A session as one document: what it is, what ran in it, and the receipts with the keys that verify them. */
 import * as z from 'zod';
 import { utf8 } from '../../shared/encoding.ts';
+import type { Env } from '../env.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { SAFE } from './object-calls.ts';
 import { type OwnSession, ownSession } from './own-session.ts';
+import { receiptsOf } from './receipts-of-session.ts';
 import { defineRoute } from './route.ts';
 
 const JSON_LINES_MEDIA_TYPE = 'application/jsonl';
@@ -14,7 +16,7 @@ const RECEIPTS_AT_ONCE = 500;
  * Line by line as they are read, so that no more than a page is in memory. An execution that is taken out of the history
  * meanwhile is left out, and one that cannot be read ends the document without its last line.
  */
-async function* linesOf(session: OwnSession, encoding: 'utf-8' | 'base64'): AsyncGenerator<object> {
+async function* linesOf(env: Env, session: OwnSession, encoding: 'utf-8' | 'base64'): AsyncGenerator<object> {
   const { caller } = session;
   yield { type: 'session', session: unwrap(await session.call((stub) => stub.describe(caller), SAFE)) };
   let executions = 0;
@@ -34,7 +36,7 @@ async function* linesOf(session: OwnSession, encoding: 'utf-8' | 'base64'): Asyn
   let edgeReceipts = 0;
   for (;;) {
     const page = { after: receipts, edge_after: edgeReceipts, limit: RECEIPTS_AT_ONCE };
-    const chains = unwrap(await session.call((stub) => stub.receipts(caller, page), SAFE));
+    const chains = await receiptsOf(env, session, page);
     for (const receipt of chains.receipts) yield { type: 'receipt', receipt };
     for (const receipt of chains.edge_receipts) yield { type: 'edge_receipt', receipt };
     receipts += chains.receipts.length;
@@ -65,7 +67,7 @@ export const exportSession = defineRoute({
   errors: ['not_found'],
   handle: async (exchange, { params, query }) => {
     const session = await ownSession(exchange, params.session_id);
-    const lines = linesOf(session, query.encoding);
+    const lines = linesOf(exchange.env, session, query.encoding);
     // The first line is read before anything is answered: a session that is not there is a refusal.
     const first = await lines.next();
     const body = new ReadableStream<Uint8Array>({

@@ -1,11 +1,11 @@
-/** What an operator wants of a host: that it gets no new sessions, that it takes none, or that all is as usual. */
+/** What an operator wants of a host: that it gets no new sessions, that it takes none, that all is as usual, or that it goes. */
 import { failure, success } from '../../shared/errors.ts';
 import { CreateEnrollmentTokenSchema, OperatorHostSchema } from '../../shared/host-api.ts';
 import { HostIdSchema } from '../../shared/ids.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
 import type { OperatorFault } from '../objects/pool/port.ts';
 import { hostCalls, poolCalls, SAFE } from './object-calls.ts';
-import { reply } from './reply.ts';
+import { emptyReply, reply } from './reply.ts';
 import { defineRoute, type Exchange } from './route.ts';
 
 interface Duty {
@@ -29,8 +29,7 @@ async function impose(
   host: { id: string; pool: string },
   { faults, draining }: Duty,
 ): Promise<Response> {
-  const hostId = HostIdSchema.safeParse(host.id).data;
-  if (hostId === undefined) throw new Refusal(failure('not_found', 'no such host in this pool'));
+  const hostId = hostIdOf(host.id);
   const pool = poolCalls(exchange, host.pool, 'query.pool');
   // Setting it twice sets it once. The pool knows its hosts: no object wakes for one that was made up.
   const marked = unwrap(await pool((stub) => stub.markHost({ hostId, faults }), SAFE));
@@ -84,4 +83,31 @@ const uncordon = defineRoute({
     ),
 });
 
-export const hostDutyRoutes = [cordon, drain, uncordon];
+const revokeHost = defineRoute({
+  method: 'DELETE',
+  path: '/v1/hosts/{host_id}',
+  operationId: 'revokeHost',
+  summary:
+    'Take a host out for good: its links end, its sessions lose it, and its key is never taken again. Drain it first where its sessions are to live',
+  access: { kind: 'operator' },
+  query: CreateEnrollmentTokenSchema,
+  answers: { 204: { description: 'It is none of the hosts any more; the same again does no harm' } },
+  errors: ['not_found'],
+  handle: async (exchange, { params, query }) => {
+    const hostId = hostIdOf(params.host_id);
+    const pool = poolCalls(exchange, query.pool, 'query.pool');
+    // First, so that its key cannot enrol in between; and the pool knows its hosts, also those that were revoked before.
+    unwrap(await pool((stub) => stub.revokeHost({ hostId }), SAFE));
+    const host = { hostId, pool: query.pool };
+    unwrap(await hostCalls(exchange.env, hostId)((stub) => stub.revoke(host), SAFE));
+    return emptyReply();
+  },
+});
+
+function hostIdOf(text: string): string {
+  const hostId = HostIdSchema.safeParse(text).data;
+  if (hostId === undefined) throw new Refusal(failure('not_found', 'no such host in this pool'));
+  return hostId;
+}
+
+export const hostDutyRoutes = [cordon, drain, uncordon, revokeHost];

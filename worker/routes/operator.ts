@@ -5,42 +5,17 @@ import {
   CreateEnrollmentTokenSchema,
   EnrolledSchema,
   EnrollmentChallengeSchema,
-  EnrollmentTokenSchema,
   EnrollSchema,
   OperatorHostSchema,
   ROUTES,
 } from '../../shared/host-api.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { ENROLLMENT_REFUSED } from '../objects/pool/enrollment.ts';
 import { poolOfEnrollmentToken } from '../objects/pool/enrollment-token.ts';
 import { newNonce } from '../objects/pool/nonce.ts';
 import { poolCalls, SAFE, UNSAFE } from './object-calls.ts';
 import { reply } from './reply.ts';
 import { defineRoute } from './route.ts';
-
-const createEnrollmentToken = defineRoute({
-  method: 'POST',
-  path: '/v1/enrollment-tokens',
-  operationId: 'createEnrollmentToken',
-  summary: 'A token with which one host may enrol once',
-  access: { kind: 'operator' },
-  body: CreateEnrollmentTokenSchema,
-  answers: {
-    201: {
-      description: 'The token; it is not shown again',
-      content: { 'application/json': EnrollmentTokenSchema },
-    },
-  },
-  errors: [],
-  handle: async (exchange, { body }) => {
-    const { pool } = body;
-    return reply(
-      201,
-      unwrap(
-        await poolCalls(exchange, pool, 'body.pool')((stub) => stub.createEnrollmentToken({ pool }), UNSAFE),
-      ),
-    );
-  },
-});
 
 export const HostListSchema = z.object({ hosts: z.array(OperatorHostSchema) });
 
@@ -116,9 +91,7 @@ const enroll = defineRoute({
     const pool = await poolOfEnrollmentToken(tagKey, body.enrollment_token);
     // Before any object wakes: the route is public, and every placement goes through the pool's object.
     if (pool === undefined || !exchange.configuration.pools.has(pool)) {
-      throw new Refusal(
-        failure('enrollment_refused', 'the enrolment token or the nonce is unknown, used or expired'),
-      );
+      throw new Refusal(failure('enrollment_refused', ENROLLMENT_REFUSED));
     }
     const calls = poolCalls(exchange, pool, 'body.enrollment_token');
     return reply(201, unwrap(await calls((stub) => stub.enroll(body), UNSAFE)));
@@ -126,4 +99,4 @@ const enroll = defineRoute({
 });
 
 // The paths of enrolment come before the one with a parameter that would take their last part for a host.
-export const operatorRoutes = [createEnrollmentToken, listHosts, createChallenge, enroll, getHost];
+export const operatorRoutes = [listHosts, createChallenge, enroll, getHost];

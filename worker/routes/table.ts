@@ -5,6 +5,7 @@ import { artifactUrlRoutes } from './artifact-urls.ts';
 import { artifactRoutes } from './artifacts.ts';
 import { auditRoutes } from './audit.ts';
 import { documentRoutes } from './documents.ts';
+import { enrollmentTokenRoutes } from './enrollment-tokens.ts';
 import { executeRoutes } from './execute.ts';
 import { executionRoutes } from './executions.ts';
 import { exportSession } from './export.ts';
@@ -16,6 +17,7 @@ import { operatorRoutes } from './operator.ts';
 import { operatorToolRoutes } from './operator-tools.ts';
 import { readOutput } from './output.ts';
 import { pausingRoutes } from './pausing.ts';
+import { poolRoutes } from './pools.ts';
 import { processRoutes } from './processes.ts';
 import { programRoutes } from './programs.ts';
 import { repairRunRoutes } from './repair-runs.ts';
@@ -62,6 +64,8 @@ const described: Route[] = [
   mcp,
   mcpResume,
   ...operatorRoutes,
+  ...enrollmentTokenRoutes,
+  ...poolRoutes,
   ...operatorToolRoutes,
   ...hostDutyRoutes,
   ...tenantRoutes,

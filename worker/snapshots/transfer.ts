@@ -5,6 +5,7 @@ import { MAX_MANIFEST_BYTES, MAX_STORED_CHUNK_BYTES } from '../../shared/snapsho
 import { configurationOf } from '../configuration.ts';
 import type { Env } from '../env.ts';
 import { readRequestBytes } from '../identity/read-bounded.ts';
+import { requireNotRevokedOfLate } from '../links/revoked-hosts.ts';
 import { chunkKey, get, manifestKey, parseManifest, putChunk, putManifest } from './storage.ts';
 import { type TransferClaims, verifyTransferToken } from './transfer-token.ts';
 
@@ -34,6 +35,8 @@ export async function transferSnapshot(
   if (!SnapshotIdSchema.safeParse(target.snapshotId).success || !isNamed) return missing();
   if (claims.snapshot !== target.snapshotId) return missing();
   if (claims.direction !== direction) return failure('forbidden', `the token is not one to ${direction}`);
+  const standing = await requireNotRevokedOfLate(env, claims.host);
+  if (!standing.ok) return standing;
   return direction === 'put' ? put(request, env, { claims, target }) : serve(env, { claims, target });
 }
 

@@ -79,8 +79,8 @@ const RETENTION_LOOK_S = 86_400;
 /** The object of a tenant's webhooks is asked once for each batch of the queue. */
 const NOTICES_PER_CALL = 2;
 const NOTICES_PER_BATCH = 50;
-/** Attach, and the word that the session needs the host no more. */
-const HOST_CALLS_PER_SESSION = 2;
+/** Attach, whether the host is revoked as it links the session, and the word that the session needs it no more. */
+const HOST_CALLS_PER_SESSION = 3;
 /** A place that is taken, and given back, where the pool's object is asked. */
 const POOL_CALLS_PER_CREATE = 2;
 

@@ -21,6 +21,7 @@ export interface LossTold {
 export class HostedSessions {
   readonly #store: HostStore;
   readonly #env: Env;
+  #toldUpTo: SessionRow | undefined;
 
   constructor(store: HostStore, env: Env) {
     this.#store = store;
@@ -55,17 +56,18 @@ export class HostedSessions {
     await Promise.all(Array.from({ length: MOVED_AT_ONCE }, moveSome));
   }
 
-  /** Tells some of them that their host is dead. */
+  /** Tells some of them that their host is dead: those that did not answer come again when all the others were told. */
   async tellLoss(hostId: string): Promise<LossTold> {
-    const rows = this.#store.sessions(NOTICES_AT_ONCE);
+    const rows = this.#store.sessions(NOTICES_AT_ONCE, this.#toldUpTo);
+    this.#toldUpTo = rows.at(-1);
     await Promise.all(rows.map((row) => this.#tellLoss(hostId, row)));
-    const isLeft = this.#store.sessions(1).length > 0;
-    return { isLeft, isMoreAtOnce: isLeft && rows.length === NOTICES_AT_ONCE };
+    const isMoreAtOnce = rows.length === NOTICES_AT_ONCE;
+    return { isLeft: isMoreAtOnce || this.#store.sessions(1).length > 0, isMoreAtOnce };
   }
 
   async #tellLoss(hostId: string, row: SessionRow): Promise<void> {
     try {
-      await this.of(row).hostLost({ hostId });
+      await this.of(row).hostLost({ hostId, isRevoked: this.#store.revokedAtMs !== null });
       this.#store.removeSession(row);
     } catch (error: unknown) {
       logWarning('host_lost_notice_failed', { session_id: row.session_id, detail: messageOf(error) });

@@ -61,6 +61,7 @@ export class HostObject extends DurableObject<Env> implements HostPort {
   override async fetch(request: Request): Promise<Response> {
     const identity = readIdentity(request, HostIdentitySchema);
     if (identity === undefined) return new Response(null, { status: 400 });
+    if (this.#store.revokedAtMs !== null) return new Response(null, { status: 401 });
     const { 0: client, 1: server } = new WebSocketPair();
     this.ctx.acceptWebSocket(server);
     const { nonce, frame } = newChallenge();
@@ -142,6 +143,8 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     if (state.phase !== 'proved' || hello.host_id !== state.hostId) {
       return this.#violation(socket, 'hello out of order or of another host');
     }
+    // Its proof may have been on its way to be checked as it was revoked.
+    if (this.#store.revokedAtMs !== null) return this.#cut(socket);
     const protocol = agreedProtocol(hello.protocol);
     if (protocol === undefined) {
       return this.#refuse(socket, CLOSE.protocolUnknown, `protocol ${hello.protocol} is not spoken here`);
@@ -233,6 +236,25 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     const socket = this.#linked();
     if (socket === undefined) return failure('no_host_available', 'the host is not connected');
     return this.#send(socket, command);
+  }
+
+  async revoke(host: { hostId: string; pool: string }): Promise<Outcome<null>> {
+    this.#store.revoke(host, Date.now());
+    for (const socket of this.ctx.getWebSockets()) this.#cut(socket);
+    logInfo('host_revoked', { host_id: host.hostId });
+    await this.ctx.storage.setAlarm(Date.now());
+    return success(null);
+  }
+
+  async revokedAtMs(): Promise<Outcome<number | null>> {
+    return success(this.#store.revokedAtMs);
+  }
+
+  /** Nothing more of it is taken, and that it is gone is known. */
+  #cut(socket: WebSocket): void {
+    const state = readSocket(socket);
+    if (state !== undefined) writeSocket(socket, { ...state, phase: 'refused' });
+    socket.close(CLOSE.revoked, 'revoked');
   }
 
   async forget(session: { tenant: string; sessionId: string }): Promise<void> {

@@ -27,4 +27,8 @@ export interface HostPort {
   /** Whether it is to take no new sandboxes. Told again whenever it links. */
   drain(draining: boolean): Promise<void>;
   status(): Promise<HostStatus>;
+  /** For good: its links end, its sessions lose it, and nothing that it presents is taken any more. */
+  revoke(host: { hostId: string; pool: string }): Promise<Outcome<null>>;
+  /** When it was revoked; null for a host that was not. */
+  revokedAtMs(): Promise<Outcome<number | null>>;
 }

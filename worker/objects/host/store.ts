@@ -17,6 +17,8 @@ CREATE TABLE IF NOT EXISTS session (tenant TEXT NOT NULL, session_id TEXT NOT NU
 CREATE TABLE IF NOT EXISTS wish (id INTEGER PRIMARY KEY CHECK (id = 1), draining INTEGER NOT NULL);
 -- What the operator of its machine wants, as its agent said last.
 CREATE TABLE IF NOT EXISTS own_wish (id INTEGER PRIMARY KEY CHECK (id = 1), draining INTEGER NOT NULL);
+-- That an operator took it out, for good.
+CREATE TABLE IF NOT EXISTS revocation (id INTEGER PRIMARY KEY CHECK (id = 1), at_ms INTEGER NOT NULL);
 -- When sessions refused what the host signed.
 CREATE TABLE IF NOT EXISTS refused_receipt (at_ms INTEGER NOT NULL);
 `;
@@ -32,6 +34,7 @@ export type HostRecord = z.infer<typeof HostRecordSchema>;
 
 const SessionRowSchema = z.object({ tenant: z.string(), session_id: z.string() });
 export type SessionRow = z.infer<typeof SessionRowSchema>;
+const FIRST: SessionRow = { tenant: '', session_id: '' };
 
 export class HostStore {
   readonly #sql: SqlStorage;
@@ -90,6 +93,23 @@ export class HostStore {
     return this.#sql.exec('SELECT draining FROM wish').toArray()[0]?.draining === 1;
   }
 
+  /** A host that never had a link is one from here on. */
+  revoke(host: { hostId: string; pool: string }, atMs: number): void {
+    this.#sql.exec('INSERT INTO revocation (id, at_ms) VALUES (1, ?) ON CONFLICT DO NOTHING', atMs);
+    this.#sql.exec(
+      `INSERT INTO host (id, host_id, pool, epoch, state, disconnected_at) VALUES (1, ?, ?, 0, 'dead', ?)
+       ON CONFLICT (id) DO UPDATE SET state = 'dead'`,
+      host.hostId,
+      host.pool,
+      atMs,
+    );
+  }
+
+  get revokedAtMs(): number | null {
+    const [row] = this.#sql.exec('SELECT at_ms FROM revocation').toArray();
+    return row === undefined ? null : Number(row.at_ms);
+  }
+
   addSession(session: SessionRow): void {
     this.#sql.exec(
       'INSERT INTO session (tenant, session_id) VALUES (?, ?) ON CONFLICT DO NOTHING',
@@ -117,9 +137,15 @@ export class HostStore {
     this.#sql.exec('DELETE FROM refused_receipt');
   }
 
-  sessions(limit: number): SessionRow[] {
+  /** In the order of their names, those after `after`. */
+  sessions(limit: number, after: SessionRow = FIRST): SessionRow[] {
     return this.#sql
-      .exec('SELECT tenant, session_id FROM session LIMIT ?', limit)
+      .exec(
+        'SELECT tenant, session_id FROM session WHERE (tenant, session_id) > (?, ?) ORDER BY tenant, session_id LIMIT ?',
+        after.tenant,
+        after.session_id,
+        limit,
+      )
       .toArray()
       .map((row) => SessionRowSchema.parse(row));
   }

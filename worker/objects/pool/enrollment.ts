@@ -11,6 +11,10 @@ import { nonceExpiry } from './nonce.ts';
 import type { Enroll, Enrolled } from './port.ts';
 import type { PoolStore } from './store.ts';
 
+/** What of these it was is nobody's business but the operator's. */
+export const ENROLLMENT_REFUSED =
+  'the enrolment token or the nonce is unknown, used, revoked or expired, or the key was revoked';
+
 export async function enrollHost(
   input: Enroll,
   store: PoolStore,
@@ -34,7 +38,7 @@ export async function enrollHost(
     Date.now(),
   );
   if (host === undefined) {
-    return failure('enrollment_refused', 'the enrolment token or the nonce is unknown, used or expired');
+    return failure('enrollment_refused', ENROLLMENT_REFUSED);
   }
   return success({
     host_id: host.hostId,

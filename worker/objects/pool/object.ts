@@ -2,12 +2,15 @@
 import { DurableObject } from 'cloudflare:workers';
 import { sha256Hex } from '../../../shared/digest.ts';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
+import type { ListedEnrollmentToken } from '../../../shared/host-api.ts';
 import { ATTACH_TIMEOUT_MS, ENROLLMENT_TOKEN_LIFETIME_S } from '../../../shared/limits.ts';
 import { configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { enrollHost } from './enrollment.ts';
 import { newEnrollmentToken } from './enrollment-token.ts';
+import { type TokenPosition, tokenIdOf } from './enrollment-token-store.ts';
 import { newNonce } from './nonce.ts';
+import { operatorView, summaryOf } from './operator-view.ts';
 import { choosePlacement } from './placement.ts';
 import type {
   Enroll,
@@ -38,11 +41,26 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
     const token = await newEnrollmentToken(tagKey, pool);
     const expiresAtMs = nowMs + ENROLLMENT_TOKEN_LIFETIME_S * 1000;
     const sha256 = await sha256Hex(token);
-    if (this.#store.tokenCount(nowMs) >= MAX_LIVE_TOKENS) {
+    if (this.#store.tokens.liveCount(nowMs) >= MAX_LIVE_TOKENS) {
       return failure('overloaded', `${MAX_LIVE_TOKENS} enrolment tokens are live`);
     }
-    this.#store.addToken({ sha256, pool, expiresAtMs });
-    return success({ enrollment_token: token, pool, expires_at: new Date(expiresAtMs).toISOString() });
+    this.#store.tokens.add({ sha256, pool, expiresAtMs });
+    const expiresAt = new Date(expiresAtMs).toISOString();
+    return success({ token_id: tokenIdOf(sha256), enrollment_token: token, pool, expires_at: expiresAt });
+  }
+
+  async listEnrollmentTokens(page: {
+    after: TokenPosition | undefined;
+    limit: number;
+  }): Promise<Outcome<ListedEnrollmentToken[]>> {
+    return success(this.#store.tokens.list(page, Date.now()));
+  }
+
+  async revokeEnrollmentToken(tokenId: string): Promise<Outcome<ListedEnrollmentToken>> {
+    const token = this.#store.tokens.revoke(tokenId, Date.now());
+    return token === undefined
+      ? failure('not_found', 'no such enrolment token in this pool')
+      : success(token);
   }
 
   async challenge(): Promise<Outcome<{ nonce: string }>> {
@@ -78,6 +96,14 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
     return success(this.#store.hosts().map(operatorView));
   }
 
+  async summary(): Promise<Outcome<ReturnType<typeof summaryOf>>> {
+    return success(summaryOf(this.#store.hosts()));
+  }
+
+  async revokeHost({ hostId }: { hostId: string }): Promise<Outcome<null>> {
+    return this.#store.revokeHost(hostId, Date.now()) ? success(null) : noSuchHost();
+  }
+
   async markHost({
     hostId,
     faults,
@@ -90,9 +116,7 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
       if (isThere !== undefined) this.#store.setFault(hostId, fault, isThere);
     }
     const host = this.#store.hosts().find(({ host_id }) => host_id === hostId);
-    return host === undefined
-      ? failure('not_found', 'no such host in this pool')
-      : success(operatorView(host));
+    return host === undefined ? noSuchHost() : success(operatorView(host));
   }
 
   async reportHost(report: HostReport): Promise<void> {
@@ -104,15 +128,6 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
   }
 }
 
-function operatorView(host: HostRow): OperatorHost {
-  return {
-    host_id: host.host_id,
-    pool: host.pool,
-    state: host.state,
-    sandboxes: host.sandboxes,
-    capacity: { sandboxes: host.capacity },
-    images: host.images,
-    faults: [...(host.degraded ? (['degraded'] as const) : []), ...host.faults],
-    last_seen_at: host.last_seen_at === null ? null : new Date(host.last_seen_at).toISOString(),
-  };
+function noSuchHost(): Outcome<never> {
+  return failure('not_found', 'no such host in this pool');
 }

@@ -98,7 +98,12 @@ function isSound(host: HostRow): boolean {
 }
 
 function isOpen(host: HostRow): boolean {
-  return isSound(host) && room(host) > 0;
+  return roomOf(host) > 0;
+}
+
+/** Sandboxes that it would take now. */
+export function roomOf(host: HostRow): number {
+  return isSound(host) ? Math.max(0, room(host)) : 0;
 }
 
 function room(host: HostRow): number {

@@ -5,10 +5,13 @@ import type {
   EnrolledSchema,
   EnrollmentTokenSchema,
   EnrollSchema,
+  ListedEnrollmentToken,
   OperatorHostSchema,
+  PoolSummary,
 } from '../../../shared/host-api.ts';
 
 import type { SnapshotRequirements } from '../../../shared/snapshot.ts';
+import type { TokenPosition } from './enrollment-token-store.ts';
 import type { HostRow, HostTraits } from './store.ts';
 
 export type Enroll = z.infer<typeof EnrollSchema>;
@@ -58,6 +61,13 @@ export interface HostReport {
 
 export interface PoolPort {
   createEnrollmentToken(input: { pool: string }): Promise<Outcome<EnrollmentToken>>;
+  /** Those that end last first. */
+  listEnrollmentTokens(page: {
+    after: TokenPosition | undefined;
+    limit: number;
+  }): Promise<Outcome<ListedEnrollmentToken[]>>;
+  /** No host enrols with it any more; gives it as it is then, for one may have before. */
+  revokeEnrollmentToken(tokenId: string): Promise<Outcome<ListedEnrollmentToken>>;
   /** A nonce that any pool of this edge accepts once. */
   challenge(): Promise<Outcome<{ nonce: string }>>;
   enroll(input: Enroll): Promise<Outcome<Enrolled>>;
@@ -69,6 +79,9 @@ export interface PoolPort {
   /** The session has its sandbox, or will not have one. */
   placed(input: { sessionId: string }): Promise<Outcome<null>>;
   listHosts(): Promise<Outcome<OperatorHost[]>>;
+  summary(): Promise<Outcome<Pick<PoolSummary, 'hosts' | 'sandboxes' | 'capacity' | 'room'>>>;
+  /** Takes a host out for good; its key enrols here no more. `not_found` for one that never was in this pool. */
+  revokeHost(input: { hostId: string }): Promise<Outcome<null>>;
   reportHost(report: HostReport): Promise<void>;
   /** What the operator holds against a host of this pool; `not_found` for any other. */
   markHost(input: {

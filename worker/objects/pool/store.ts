@@ -1,16 +1,11 @@
-/** SQL of the pool object: enrolment tokens, used nonces, and the hosts of the pool. */
+/** SQL of the pool object: used nonces, the hosts of the pool, and those that are none any more. */
 import * as z from 'zod';
 import { type HostFault, HostFaultSchema } from '../../../shared/host-api.ts';
 import { HostIdSchema } from '../../../shared/ids.ts';
 import { SnapshotRequirementsSchema } from '../../../shared/snapshot.ts';
+import { EnrollmentTokenStore } from './enrollment-token-store.ts';
 
 const SCHEMA = `
-CREATE TABLE IF NOT EXISTS enrollment_token (
-  token_sha256 TEXT PRIMARY KEY,
-  pool TEXT NOT NULL,
-  expires_at INTEGER NOT NULL,
-  used_at INTEGER
-) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS used_nonce (nonce TEXT PRIMARY KEY, expires_at INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS host (
   host_id TEXT PRIMARY KEY,
@@ -28,6 +23,10 @@ CREATE TABLE IF NOT EXISTS host (
 CREATE TABLE IF NOT EXISTS host_traits (host_id TEXT PRIMARY KEY, traits TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS host_fault (host_id TEXT NOT NULL, fault TEXT NOT NULL, PRIMARY KEY (host_id, fault))
   WITHOUT ROWID;
+-- Hosts that an operator took out for good, and their keys.
+CREATE TABLE IF NOT EXISTS revoked_host (
+  host_id TEXT PRIMARY KEY, public_key TEXT NOT NULL UNIQUE, revoked_at INTEGER NOT NULL
+) WITHOUT ROWID;
 -- Sessions on their way to a host, which does not count them yet.
 CREATE TABLE IF NOT EXISTS placement (session_id TEXT PRIMARY KEY, host_id TEXT NOT NULL, placed_at INTEGER NOT NULL)
   WITHOUT ROWID;
@@ -56,8 +55,6 @@ const HostRowSchema = z.object({
 });
 export type HostRow = z.infer<typeof HostRowSchema>;
 
-const TokenRowSchema = z.object({ pool: z.string() });
-
 const HOST_COLUMNS = 'host_id, pool, state, sandboxes, capacity, degraded, images, last_seen_at';
 /** A session placed this long before a report has reached its host, and is counted in it. */
 const ON_THE_WAY_MS = 1_000;
@@ -67,26 +64,13 @@ const MAX_HOSTS = 10_000;
 export class PoolStore {
   readonly #storage: DurableObjectStorage;
   readonly #sql: SqlStorage;
+  readonly tokens: EnrollmentTokenStore;
 
   constructor(storage: DurableObjectStorage) {
     this.#storage = storage;
     this.#sql = storage.sql;
+    this.tokens = new EnrollmentTokenStore(storage.sql);
     this.#sql.exec(SCHEMA);
-  }
-
-  addToken(token: { sha256: string; pool: string; expiresAtMs: number }): void {
-    this.#sql.exec(
-      'INSERT INTO enrollment_token (token_sha256, pool, expires_at) VALUES (?, ?, ?)',
-      token.sha256,
-      token.pool,
-      token.expiresAtMs,
-    );
-  }
-
-  /** Live ones; those that are over go. */
-  tokenCount(nowMs: number): number {
-    this.#sql.exec('DELETE FROM enrollment_token WHERE expires_at < ?', nowMs);
-    return Number(this.#sql.exec('SELECT COUNT(*) AS count FROM enrollment_token').one().count);
   }
 
   /** Uses up the token and the nonce and adds the host: all of it, or nothing and `undefined`. */
@@ -108,17 +92,12 @@ export class PoolStore {
         attempt.nonceExpiresAtMs,
       );
       if (nonce.rowsWritten === 0) return undefined;
-      const [token] = this.#sql
-        .exec(
-          `UPDATE enrollment_token SET used_at = ?
-           WHERE token_sha256 = ? AND used_at IS NULL AND expires_at >= ? RETURNING pool`,
-          nowMs,
-          attempt.tokenSha256,
-          nowMs,
-        )
-        .toArray();
-      if (token === undefined) return undefined;
-      return this.#addHost(attempt, TokenRowSchema.parse(token).pool, nowMs);
+      if (this.#isRevoked(attempt.publicKey)) return undefined;
+      const pool = this.tokens.use(attempt.tokenSha256, nowMs);
+      if (pool === undefined) return undefined;
+      const host = this.#addHost(attempt, pool, nowMs);
+      this.tokens.usedBy(attempt.tokenSha256, host.hostId);
+      return host;
     });
   }
 
@@ -150,6 +129,27 @@ export class PoolStore {
     // An operator made the token that it enrolled with: what was held against it is over.
     this.setFault(hostId, 'receipts_refused', false);
     return { hostId, pool };
+  }
+
+  /** A certificate of a key that is revoked is worth nothing, so no new one is made for it. */
+  #isRevoked(publicKey: string): boolean {
+    return this.#sql.exec('SELECT 1 FROM revoked_host WHERE public_key = ?', publicKey).toArray().length > 0;
+  }
+
+  /** The host is none of the pool any more, and its key enrols no more. False for one that never was. */
+  revokeHost(hostId: string, nowMs: number): boolean {
+    return this.#storage.transactionSync(() => {
+      this.#sql.exec(
+        `INSERT INTO revoked_host (host_id, public_key, revoked_at) SELECT host_id, public_key, ? FROM host WHERE host_id = ?
+         ON CONFLICT DO NOTHING`,
+        nowMs,
+        hostId,
+      );
+      for (const table of ['host', 'host_fault', 'host_traits', 'placement']) {
+        this.#sql.exec(`DELETE FROM ${table} WHERE host_id = ?`, hostId);
+      }
+      return this.#sql.exec('SELECT 1 FROM revoked_host WHERE host_id = ?', hostId).toArray().length > 0;
+    });
   }
 
   /** `placed` of each leaves out `sessionId`: a session that is placed again takes one place. */

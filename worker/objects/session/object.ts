@@ -338,8 +338,10 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     if (!this.#parts.row.isLive) await confirmGone(this.#parts);
   }
 
-  async hostLost({ hostId }: { hostId: string }): Promise<void> {
-    if (this.#parts.row.maybe?.facts.hostId === hostId) await loseHost(this.#parts, this.env);
+  async hostLost(notice: { hostId: string; isRevoked?: boolean }): Promise<void> {
+    if (this.#parts.row.maybe?.facts.hostId !== notice.hostId) return;
+    if (notice.isRevoked === true) this.#parts.link.fence();
+    await loseHost(this.#parts, this.env);
   }
 
   async hearTerms(terms: AccountTerms): Promise<void> {

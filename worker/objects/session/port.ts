@@ -215,7 +215,8 @@ export interface SessionPort {
   /** From the host object: the sandbox was not made, or is gone, or the host is. */
   attachRefused(notice: HostNotice & { code: ErrorCode; detail: string }): Promise<void>;
   sandboxDestroyed(notice: HostNotice): Promise<void>;
-  hostLost(notice: { hostId: string }): Promise<void>;
+  /** Of a host that was revoked no word is taken from here on. */
+  hostLost(notice: { hostId: string; isRevoked?: boolean }): Promise<void>;
   /** Its operator wants the host empty. Resolves when the session has left it, or stays. */
   hostDraining(notice: { hostId: string }): Promise<void>;
 }

@@ -136,6 +136,37 @@ describe('a host key', () => {
     expect(second.value.host_id).toBe(first.value.host_id);
   });
 
+  test('of a host that was revoked enrols no more, and the token is good for another key still', async () => {
+    const jwk = await generatePrivateJwk();
+    const first = await pool.enroll(await request(await newToken(), { jwk }));
+    if (!first.ok) throw new Error('refused');
+    expect(await pool.revokeHost({ hostId: first.value.host_id })).toMatchObject({ ok: true });
+    const token = await newToken();
+    expect(await pool.enroll(await request(token, { jwk }))).toMatchObject({ code: 'enrollment_refused' });
+    const anew = await pool.enroll(await request(token));
+    expect(anew).toMatchObject({ ok: true });
+    expect(anew.ok && anew.value.host_id).not.toBe(first.value.host_id);
+  });
+
+  test('that enrols again while its host is revoked is revoked in the end', async () => {
+    for (let round = 0; round < 10; round += 1) {
+      const jwk = await generatePrivateJwk();
+      const first = await pool.enroll(await request(await newToken(), { jwk }));
+      if (!first.ok) throw new Error('refused');
+      const hostId = first.value.host_id;
+      const again = await Promise.all(
+        Array.from({ length: 4 }, async () => request(await newToken(), { jwk })),
+      );
+      const [one, two, ...late] = again.map((enroll) => () => pool.enroll(enroll));
+      await Promise.all([one?.(), two?.(), pool.revokeHost({ hostId }), ...late.map((enroll) => enroll())]);
+      const hosts = await pool.listHosts();
+      expect(hosts.ok && hosts.value.filter(({ host_id }) => host_id === hostId)).toEqual([]);
+      expect(await pool.enroll(await request(await newToken(), { jwk }))).toMatchObject({
+        code: 'enrollment_refused',
+      });
+    }
+  });
+
   test('of small order does not enrol', async () => {
     const token = await newToken();
     const good = await request(token);
