@@ -257,6 +257,28 @@ describe('a host that goes silent', () => {
     });
   });
 
+  test('is told to every session, though many do not answer', async () => {
+    const session = await openSession(host);
+    await runInDurableObject(objectStub(), (_object, { storage }) => {
+      for (let n = 10; n < 50; n += 1) {
+        storage.sql.exec("INSERT INTO session VALUES ('acme', ?)", `ses_${'-'.repeat(36)}${n}`);
+      }
+    });
+    host.close();
+    await expect.poll(async () => (await inPool()).state).toBe('suspect');
+    const asked = vi.spyOn(env.SESSION, 'getByName');
+    for (let n = 0; n < 40; n += 1) {
+      asked.mockImplementationOnce(() => {
+        throw new Error('does not answer');
+      });
+    }
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 46_000 });
+    for (let round = 0; round < 3; round += 1) await runDurableObjectAlarm(objectStub());
+    expect(asked.mock.calls).toHaveLength(41);
+    asked.mockRestore();
+    expect(await session.stub.describe(caller)).toMatchObject({ value: { error: { code: 'host_lost' } } });
+  });
+
   test('that went with the edge itself, so that no close was ever seen, is dead all the same', async () => {
     host.close();
     await expect.poll(async () => (await inPool()).state).toBe('suspect');
