@@ -6,6 +6,7 @@ import * as z from 'zod';
 import { toBase64Url, utf8 } from './encoding.ts';
 import { constantTimeEqual, randomHandle } from './ids.ts';
 import { SubjectSchema } from './tenant.ts';
+import { ToolPolicySchema } from './tool-policy.ts';
 
 export const ApiKeyIdSchema = z.string().regex(/^key_[A-Za-z0-9_-]{22}$/);
 const KEY =
@@ -22,6 +23,7 @@ const ScopeNameSchema = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]{1,128}$/);
 export const CreateApiKeySchema = z.strictObject({
   subject: SubjectSchema.describe('On whose behalf the tokens of the key act.'),
   scopes: z.array(ScopeNameSchema).min(1).max(32).describe('What tokens of the key may hold at most.'),
+  tool_policy: ToolPolicySchema.nullable().default(null).describe('To what calls of its tokens are held.'),
   name: z.string().max(128).default(''),
   expires_at: z.iso.datetime().nullable().default(null),
 });
@@ -30,6 +32,7 @@ export const ApiKeySchema = z.object({
   key_id: ApiKeyIdSchema,
   subject: z.string(),
   scopes: z.array(z.string()),
+  tool_policy: ToolPolicySchema.nullable(),
   name: z.string(),
   created_at: z.iso.datetime(),
   expires_at: z.iso.datetime().nullable(),
@@ -43,6 +46,7 @@ export const NewApiKeySchema = ApiKeySchema.extend({ api_key: z.string() });
 export const ExchangeSchema = z.strictObject({
   api_key: z.string().max(8_192),
   scope: z.string().max(2_048).optional().describe('Scopes, apart by spaces; without it, all of the key.'),
+  tool_policy: ToolPolicySchema.optional().describe('The token is held to it and to that of the key.'),
   lifetime_s: z.int().min(60).max(MAX_ISSUED_TOKEN_LIFETIME_S).default(TOKEN_LIFETIME_S),
 });
 
@@ -53,6 +57,7 @@ export const IssuedTokenSchema = z.object({
   token_type: z.literal('Bearer'),
   expires_in: z.int(),
   scope: z.string(),
+  tool_policy: ToolPolicySchema.optional().describe('To what its calls are held.'),
 });
 
 export async function newApiKey(

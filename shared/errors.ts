@@ -13,6 +13,11 @@ export const ERRORS = {
   // Who asks
   unauthenticated: { status: 401, retryable: false, reason: 'no valid bearer token' },
   insufficient_scope: { status: 403, retryable: false, reason: 'the token lacks a scope' },
+  policy_refused: {
+    status: 403,
+    retryable: false,
+    reason: 'the tool policy of the token does not allow the tool, or not with this argument',
+  },
   issuer_unavailable: {
     status: 503,
     retryable: true,

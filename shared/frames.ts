@@ -123,6 +123,8 @@ export const SessionLinkUpSchema = compiled(
       stream_id: z.string().regex(/^lnk_[A-Za-z0-9_-]{22}$/),
       /** It runs executions of different tools at the same time. Without it, it runs one after the other. */
       lanes: z.literal(true).optional(),
+      /** It reads what grants say of arguments, and looks at them again. Not said on a link of version 1. */
+      constraints: z.literal(true).optional(),
     }),
     Sequenced.extend({
       type: z.literal('ready'),

@@ -3,6 +3,7 @@
  * execution, tool, payload hash, limits and image, so that none can be used for anything else.
  */
 import * as z from 'zod';
+import { ArgumentConstraintSchema } from './argument-constraint.ts';
 import { compiled } from './compiled-schema.ts';
 import { fromBase64Url, toBase64Url, utf8 } from './encoding.ts';
 import { type Failure, failure, type Outcome, success } from './errors.ts';
@@ -57,6 +58,9 @@ export const GrantLimitsSchema = ResourceLimitsSchema.extend({
   timeout_ms: z.int().min(1).max(MAX_TIMEOUT_MS),
 });
 
+/** Each rule of a tool policy may hold for two arguments. */
+const MAX_CONSTRAINTS = 64;
+
 export const GrantClaimsSchema = compiled(
   z.strictObject({
     /** Origin of the edge. */
@@ -81,6 +85,8 @@ export const GrantClaimsSchema = compiled(
     limits: GrantLimitsSchema,
     /** The way out: `none`, or the digest of the session's network, which an attach grant carries. */
     egress: z.union([z.literal('none'), Sha256Schema]),
+    /** What the arguments of the tool, or the path of a file, were held to by the tool policy of the caller. */
+    constraints: z.array(ArgumentConstraintSchema).max(MAX_CONSTRAINTS).optional(),
     jti: z.string().regex(/^jti_[A-Za-z0-9_-]{22}$/),
     iat: z.int(),
     exp: z.int(),

@@ -83,7 +83,8 @@ export function coversHost(rule: EgressRule, host: Pick<EgressTarget, 'kind' | '
   }
 }
 
-const RuleTextSchema = z
+/** A rule as its text. */
+export const EgressRuleTextSchema = z
   .string()
   .max(300)
   .refine((text) => parseEgressRule(text) !== undefined, {
@@ -125,7 +126,7 @@ const InjectedHeaderSchema = z.strictObject({
   tls: z.boolean().default(true),
 });
 
-const AllowSchema = z.array(RuleTextSchema).min(1).max(MAX_ALLOW_RULES);
+const AllowSchema = z.array(EgressRuleTextSchema).min(1).max(MAX_ALLOW_RULES);
 
 /** `network` of a new session. Without it there is no way out. */
 export const NetworkSchema = z

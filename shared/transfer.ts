@@ -72,6 +72,11 @@ export const FileRequestSchema = z.discriminatedUnion('operation', [
   z.strictObject({ operation: z.literal('watch'), path: Path }),
 ]);
 export type FileRequest = z.infer<typeof FileRequestSchema>;
+
+export function isFileRequest(request: TransferRequest): request is FileRequest {
+  return actOf(request.operation) === 'file';
+}
+
 export type FileOperation = FileRequest['operation'];
 
 /** What a transfer can be of: each kind has a grant of its own act. */

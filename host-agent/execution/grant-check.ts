@@ -1,9 +1,10 @@
 /** What a host checks of a grant beyond its signature: against what it has seen, what it has, and its own caps. */
 import type * as z from 'zod';
+import { constraintViolations } from '../../shared/argument-constraint.ts';
 import { PROGRAM_ARGUMENTS } from '../../shared/code-mode.ts';
 import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import type { GrantClaims, Relay } from '../../shared/grant.ts';
-import type { ResourceLimits } from '../../shared/session.ts';
+import { type ResourceLimits, WORKDIR } from '../../shared/session.ts';
 import { BUILT_IN_TOOLS, type ToolName, ToolNameSchema } from '../../shared/tool.ts';
 
 /** The session of the link on which a grant came, as it was attached. */
@@ -75,6 +76,8 @@ export function checkExecute(
   if (exceeded !== undefined) return failure('limits_exceeded', `${exceeded} is above that of the sandbox`);
   const parsed = parseArguments(tool.data, payload);
   if (!parsed.ok) return parsed;
+  const held = checkConstraints(claims, parsed.value);
+  if (!held.ok) return held;
   return success({
     executionId: claims.exec,
     tool: tool.data,
@@ -83,6 +86,14 @@ export function checkExecute(
     stdin: claims.stdin,
     arguments: parsed.value,
   });
+}
+
+/** Once more what the edge looked at: an edge that is deceived, or at fault, does not carry it past the host. */
+export function checkConstraints({ constraints = [] }: GrantClaims, args: unknown): Outcome<null> {
+  const place = { root: 'arguments', workdir: WORKDIR };
+  const [violation] = constraintViolations(constraints, args, place);
+  if (violation === undefined) return success(null);
+  return failure('policy_refused', `${violation.path}: expected ${violation.expected}`);
 }
 
 function parseArguments(tool: ToolName, payload: Uint8Array): Outcome<unknown> {

@@ -1,11 +1,13 @@
 /** The transfers of one sandbox: begun by a grant, bounded in number and time, ended with their link. */
 
 import { fromBase64 } from '../../shared/encoding.ts';
-import { type Failure, failure } from '../../shared/errors.ts';
+import { type Failure, failure, success } from '../../shared/errors.ts';
+import { fileCallOf } from '../../shared/file-call.ts';
 import type { TransferDown } from '../../shared/frames.ts';
 import type { GrantClaims } from '../../shared/grant.ts';
 import {
   actOf,
+  isFileRequest,
   kindOf,
   MAX_OF_KIND,
   TRANSFER_STALL_MS,
@@ -15,6 +17,7 @@ import {
   type TransferRequest,
   windowOf,
 } from '../../shared/transfer.ts';
+import { checkConstraints } from '../execution/grant-check.ts';
 import type { Log } from '../logging/log.ts';
 import type { Sandbox } from '../sandbox/port.ts';
 import { Incoming } from './incoming.ts';
@@ -67,6 +70,11 @@ export class Transfers {
     if (used === 'too many') {
       const detail = `${MAX_REMEMBERED_GRANTS} transfers were begun within the life of a grant`;
       this.#end(id, failure('too_many_transfers', detail));
+      return undefined;
+    }
+    const held = isFileRequest(request) ? checkConstraints(claims, fileCallOf(request)) : success(null);
+    if (!held.ok) {
+      this.#end(id, held);
       return undefined;
     }
     const path = 'path' in request ? fromBase64(request.path) : new Uint8Array(0);

@@ -37,9 +37,9 @@ export async function makeApproved(
   const { performance, finish } = resolved.value;
   if (performance === undefined) {
     const body = ExecuteSchema.parse({ ...resolved.value.call, detach: true, stdin: false });
-    const { calledAs } = resolved.value;
+    const { calledAs, constraints } = resolved.value;
     const ids = { requestId: call.requestId, executionId };
-    const input = { caller, body, calledAs, idempotency: null, ...ids, callback };
+    const input = { caller, body, calledAs, constraints, idempotency: null, ...ids, callback };
     const accepted = await session((stub) => stub.accept({ ...input, admittedMs: Date.now() }), UNSAFE);
     if (!accepted.ok) return accepted;
     onTaken();
@@ -98,13 +98,21 @@ async function resolvedAgain(
   }
 }
 
-function principalOf({ caller, scopes, tokenId, issuedAtMs, apiKeyId }: WaitingCall): TenantPrincipal {
+function principalOf({
+  caller,
+  scopes,
+  toolPolicy,
+  tokenId,
+  issuedAtMs,
+  apiKeyId,
+}: WaitingCall): TenantPrincipal {
   return {
     kind: 'tenant',
     tenant: caller.tenant,
     subject: caller.subject,
     client: 'approval',
     scopes: new Set(scopes),
+    toolPolicy,
     tokenId,
     issuedAtMs,
     expiresAtMs: Number.MAX_SAFE_INTEGER,

@@ -17,8 +17,10 @@ export interface RunSurroundings {
 }
 
 export function ownerOf(principal: TenantPrincipal): Owner {
-  const { tenant, subject, client, scopes, tokenId, issuedAtMs, apiKeyId, expiresAtMs } = principal;
-  return { tenant, subject, client, scopes: [...scopes], tokenId, issuedAtMs, apiKeyId, expiresAtMs };
+  const { tenant, subject, client, scopes, toolPolicy } = principal;
+  const { tokenId, issuedAtMs, apiKeyId, expiresAtMs } = principal;
+  const rights = { scopes: [...scopes], toolPolicy };
+  return { tenant, subject, client, ...rights, tokenId, issuedAtMs, apiKeyId, expiresAtMs };
 }
 
 /** As if the owner made the request now. */

@@ -4,13 +4,16 @@ import * as z from 'zod';
 import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import { TenantSchema } from '../../shared/ids.ts';
 import { MAX_CLOCK_SKEW_S } from '../../shared/limits.ts';
+import type { Scope } from '../../shared/scopes.ts';
 import { SubjectSchema } from '../../shared/tenant.ts';
+import { type ToolPolicy, ToolPolicySchema } from '../../shared/tool-policy.ts';
 import { decodeToken } from './compact-token.ts';
 import type { Issuer } from './issuer.ts';
 import type { TenantPrincipal } from './principal.ts';
 import type { VerificationKey } from './verification-key.ts';
 
 export const MAX_TOKEN_LIFETIME_S = 86_400;
+const REGISTERS_TOOLS: Scope = 'tools:write';
 const REQUIRED_CLAIMS = ['iss', 'sub', 'aud', 'exp', 'iat', 'jti', 'client_id'];
 
 export interface TokenPolicy {
@@ -108,19 +111,37 @@ function principalOf(
   if (issuer.tenants !== null && !issuer.tenants.has(tenant.data)) {
     return refuse(`the claim ${issuer.tenantClaim} is not a tenant of the issuer`);
   }
-  const scopes = new Set(scope.split(' ').filter((name) => name !== ''));
+  const toolPolicy = toolPolicyIn(input, issuer);
+  if (toolPolicy === undefined) return refuse(`the claim ${issuer.toolPolicyClaim} is not a tool policy`);
   return success({
     kind: 'tenant',
     tenant: tenant.data,
     subject: sub,
     client: client_id,
-    scopes,
+    scopes: scopesOf(scope, toolPolicy),
+    toolPolicy,
     tokenId: jti,
     boundTo: binding.data?.jkt ?? null,
     issuedAtMs: iat * 1_000,
     apiKeyId: isOwn ? client_id : null,
     expiresAtMs: exp * 1_000,
   });
+}
+
+/** Undefined for one that cannot be read: what it forbids is not known. */
+function toolPolicyIn(
+  input: Record<string, unknown>,
+  { toolPolicyClaim: claim }: Issuer,
+): ToolPolicy | null | undefined {
+  if (!Object.hasOwn(input, claim)) return null;
+  return ToolPolicySchema.safeParse(input[claim]).data;
+}
+
+/** Who is held to a policy registers no tools: a tool of their own would do for them what the policy forbids. */
+function scopesOf(scope: string, toolPolicy: ToolPolicy | null): Set<string> {
+  const scopes = new Set(scope.split(' ').filter((name) => name !== ''));
+  if (toolPolicy !== null) scopes.delete(REGISTERS_TOOLS);
+  return scopes;
 }
 
 function refuse(detail: string): Failure {

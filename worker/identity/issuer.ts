@@ -11,6 +11,8 @@ import {
   type VerificationKey,
 } from './verification-key.ts';
 
+const CLAIM_NAME = /^[A-Za-z0-9_:/.-]{1,128}$/;
+
 const IssuerSchema = z
   .strictObject({
     issuer: z.string().min(1).max(512),
@@ -18,10 +20,9 @@ const IssuerSchema = z
     jwks: z.object({ keys: z.array(z.unknown()).min(1).max(32) }).optional(),
     jwks_url: z.string().max(2048).optional(),
     algorithms: z.array(z.enum(TOKEN_ALGORITHMS)).min(1),
-    tenant_claim: z
-      .string()
-      .regex(/^[A-Za-z0-9_:/.-]{1,128}$/)
-      .default('tenant'),
+    tenant_claim: z.string().regex(CLAIM_NAME).default('tenant'),
+    /** Of the claim that holds a tool policy; a token without it is held to its scopes alone. */
+    tool_policy_claim: z.string().regex(CLAIM_NAME).default('tool_policy'),
     /** The tenants that this issuer may speak for; without it, any. */
     tenants: z.array(TenantSchema).min(1).optional(),
   })
@@ -36,6 +37,7 @@ export interface Issuer {
   audience: string;
   algorithms: ReadonlySet<TokenAlgorithm>;
   tenantClaim: string;
+  toolPolicyClaim: string;
   tenants: ReadonlySet<string> | null;
   keys: KeySource;
 }
@@ -50,6 +52,7 @@ export async function issuerOf(entry: IssuerEntry, allow: { plainHttp: boolean }
     audience: entry.audience,
     algorithms,
     tenantClaim: entry.tenant_claim,
+    toolPolicyClaim: entry.tool_policy_claim,
     tenants: entry.tenants === undefined ? null : new Set(entry.tenants),
     keys: keys.value,
   });

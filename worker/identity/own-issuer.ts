@@ -1,5 +1,6 @@
 /** The edge as an issuer of access tokens of its own: short ones, for API keys. Nobody else verifies them. */
 import { SignJWT } from 'jose';
+import type { ToolPolicy } from '../../shared/tool-policy.ts';
 import { type SigningMaterial, signingMaterialOf } from './derived-key.ts';
 import type { Issuer } from './issuer.ts';
 import { InlineKeys } from './key-source.ts';
@@ -22,6 +23,7 @@ export async function ownIssuerOf(origin: string, secret: Uint8Array<ArrayBuffer
       audience: origin,
       algorithms: new Set(['Ed25519'] as const),
       tenantClaim: 'tenant',
+      toolPolicyClaim: 'tool_policy',
       tenants: null,
       keys: new InlineKeys(new Map([[keyId, key]])),
     },
@@ -33,16 +35,18 @@ export interface TokenFacts {
   subject: string;
   apiKeyId: string;
   scope: string;
+  toolPolicy: ToolPolicy | null;
   lifetimeS: number;
 }
 
 export async function issueAccessToken(
   { issuer, keyId, privateKey }: OwnIssuer,
-  { tenant, subject, apiKeyId, scope, lifetimeS }: TokenFacts,
+  { tenant, subject, apiKeyId, scope, toolPolicy, lifetimeS }: TokenFacts,
   nowMs: number,
 ): Promise<string> {
+  const held = toolPolicy === null ? {} : { tool_policy: toolPolicy };
   const issuedS = Math.floor(nowMs / 1_000);
-  return new SignJWT({ tenant, scope, client_id: apiKeyId })
+  return new SignJWT({ tenant, scope, client_id: apiKeyId, ...held })
     .setProtectedHeader({ alg: 'Ed25519', typ: 'at+jwt', kid: keyId })
     .setIssuer(issuer.issuer)
     .setAudience(issuer.audience)

@@ -1,4 +1,6 @@
 /** Who makes a request, as a verified token says. */
+import type { ToolPolicy } from '../../shared/tool-policy.ts';
+
 export interface TenantPrincipal {
   kind: 'tenant';
   tenant: string;
@@ -6,6 +8,8 @@ export interface TenantPrincipal {
   /** OAuth client that the token was issued to. */
   client: string;
   scopes: ReadonlySet<string>;
+  /** To what its calls of tools are held beside the scopes; null where to nothing. */
+  toolPolicy: ToolPolicy | null;
   /** `jti` of the token. */
   tokenId: string;
   /** Thumbprint of the key without whose proof the token is worth nothing. */

@@ -3,6 +3,7 @@ import type { Execution } from '../../shared/execution.ts';
 import type { Exchange } from '../routes/route.ts';
 import { callableTools } from '../tools/catalogue.ts';
 import { mayUse } from '../tools/policy.ts';
+import { registeredGuard } from '../tools/registered.ts';
 import { finished, storedTools } from '../tools/resolve-call.ts';
 
 export interface CalledTool {
@@ -20,7 +21,6 @@ export async function calledTool(
   const [stored] = await storedTools(exchange, [name], 'name');
   if (stored === undefined) return undefined;
   const { tool } = stored;
-  const guarded = { requiredScopes: tool.required_scopes, category: tool.category };
-  if (!mayUse(exchange.principal, guarded)) return undefined;
+  if (!mayUse(exchange.principal, registeredGuard(tool))) return undefined;
   return { finish: (execution) => finished(tool, execution) };
 }

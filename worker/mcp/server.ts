@@ -6,14 +6,14 @@ import {
   Server,
   type ServerContext,
 } from '@modelcontextprotocol/server';
+import type { RegisteredTool } from '../../shared/registered-tool.ts';
 import { exportedNames, MCP_NAMES } from '../formats/names.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
 import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
 import type { Exchange } from '../routes/route.ts';
 import { callableTools } from '../tools/catalogue.ts';
-import type { ToolDefinition } from '../tools/definition.ts';
-import { hasToolScope, mayUse } from '../tools/policy.ts';
-import { definitionOf } from '../tools/registered.ts';
+import { hasToolScope, mayUse, rightsOf } from '../tools/policy.ts';
+import { registeredGuard, shownTo } from '../tools/registered.ts';
 import { storedTools } from '../tools/resolve-call.ts';
 import { APPROVAL_TOOLS_SCOPE, approvalTools } from './approval-tools.ts';
 import type { CallCancellation, CancellableCall } from './cancellation.ts';
@@ -105,12 +105,12 @@ async function listedTools(
   after: string | null,
 ) {
   const { env, principal } = exchange;
-  const filter = { scopes: [...principal.scopes], order: 'mcp_name' as const };
+  const filter = { ...rightsOf(principal), order: 'mcp_name' as const };
   const bounds = { after, limit: PAGE_SIZE, maxCharacters: MAX_PAGE_CHARACTERS };
   const listed = unwrap(
     await catalogueCalls(env, principal.tenant)((stub) => stub.list({ ...filter, ...bounds }), SAFE),
   );
-  const entries = await Promise.all(listed.tools.map((tool) => registered(exchange, definitionOf(tool))));
+  const entries = await Promise.all(listed.tools.map((tool) => registered(exchange, tool)));
   const rest = after === null ? atHand : atHand.filter((tool) => tool.listed.name > after);
   return mergedPage(rest, { entries, next: listed.next }, (tool) => tool.listed.name);
 }
@@ -123,14 +123,13 @@ async function registeredTool(
   const [stored] = await storedTools(exchange, [name], 'mcp_name');
   if (stored === undefined) return undefined;
   const { tool } = stored;
-  const guarded = { requiredScopes: tool.required_scopes, category: tool.category };
-  return mayUse(exchange.principal, guarded) ? registered(exchange, definitionOf(tool)) : undefined;
+  return mayUse(exchange.principal, registeredGuard(tool)) ? registered(exchange, tool) : undefined;
 }
 
-async function registered({ principal }: Exchange<'tenant'>, tool: ToolDefinition): Promise<McpServerTool> {
+async function registered({ principal }: Exchange<'tenant'>, tool: RegisteredTool): Promise<McpServerTool> {
   const names = await exportedNames([tool.name], MCP_NAMES);
   const mayCreate = principal.scopes.has(SESSION_TOOLS_SCOPE);
-  return executeTool(tool, names.get(tool.name) ?? tool.name, { mayCreate });
+  return executeTool(shownTo(principal, tool), names.get(tool.name) ?? tool.name, { mayCreate });
 }
 
 async function answer(

@@ -7,8 +7,8 @@ import { unwrap } from '../middleware/refusal.ts';
 import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
 import { toolNotFound } from '../tools/check-call.ts';
 import type { ResolveContext } from '../tools/performance.ts';
-import { mayBeCalledBy, mayUse } from '../tools/policy.ts';
-import { definitionOf } from '../tools/registered.ts';
+import { mayBeCalledBy, mayUse, rightsOf } from '../tools/policy.ts';
+import { registeredGuard, shownTo } from '../tools/registered.ts';
 import { storedTools } from '../tools/resolve-call.ts';
 import { programTool } from './program-tools.ts';
 
@@ -24,7 +24,7 @@ export async function programTools(
   const tools: ProgramTool[] = [];
   let characters = 0;
   for (const tool of permitted) {
-    const stub = await programTool(definitionOf(tool), language);
+    const stub = await programTool(shownTo(context.principal, tool), language);
     characters += JSON.stringify(stub).length;
     // What finds no room is called by its name; what was asked for by name must be there.
     if (characters > MAX_STUB_CHARACTERS) {
@@ -69,7 +69,7 @@ async function allOf(context: ResolveContext): Promise<RegisteredTool[]> {
     await catalogueCalls(env, principal.tenant)(
       (stub) =>
         stub.list({
-          scopes: [...principal.scopes],
+          ...rightsOf(principal),
           caller: 'code',
           order: 'name',
           after: null,
@@ -83,6 +83,5 @@ async function allOf(context: ResolveContext): Promise<RegisteredTool[]> {
 }
 
 function isPermitted({ principal }: ResolveContext, tool: RegisteredTool): boolean {
-  const guard = { requiredScopes: tool.required_scopes, category: tool.category };
-  return mayUse(principal, guard) && mayBeCalledBy('code', tool.allowed_callers);
+  return mayUse(principal, registeredGuard(tool)) && mayBeCalledBy('code', tool.allowed_callers);
 }

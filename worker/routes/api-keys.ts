@@ -12,11 +12,13 @@ import {
 } from '../../shared/api-key.ts';
 import { sha256Hex } from '../../shared/digest.ts';
 import { type Failure, failure } from '../../shared/errors.ts';
+import { type ToolPolicy, ToolPolicySchema } from '../../shared/tool-policy.ts';
 import type { Configuration } from '../configuration.ts';
 import { issueAccessToken } from '../identity/own-issuer.ts';
 import { challenge } from '../middleware/authentication.ts';
 import { invalid } from '../middleware/body.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { narrowedPolicy } from '../tools/narrow-policy.ts';
 import { SAFE, tenantCalls, UNSAFE } from './object-calls.ts';
 import { notFound } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
@@ -103,6 +105,7 @@ const exchangeApiKey = defineRoute({
     const used = await tenantCalls(env, tenant)((stub) => stub.useApiKey({ keyId, sha256 }), SAFE);
     if (!used.ok) throw used.code === 'unauthenticated' ? refused(configuration, used) : new Refusal(used);
     const { subject, scopes, expires_at: expiresAt } = used.value;
+    const toolPolicy = narrowedOnce(used.value.tool_policy, body.tool_policy ?? null);
     const scope = narrowed(scopes, body.scope);
     const nowMs = Date.now();
     // No token outlives its key.
@@ -110,16 +113,25 @@ const exchangeApiKey = defineRoute({
     const lifetimeS = Math.min(body.lifetime_s, restS);
     if (lifetimeS < 1)
       throw refused(configuration, failure('unauthenticated', 'the API key is about to expire'));
-    const facts = { tenant, subject, apiKeyId: keyId, scope, lifetimeS };
+    const facts = { tenant, subject, apiKeyId: keyId, scope, toolPolicy, lifetimeS };
     return reply(200, {
       access_token: await issueAccessToken(configuration.ownIssuer, facts, nowMs),
       issued_token_type: ACCESS_TOKEN_TYPE,
       token_type: 'Bearer',
       expires_in: lifetimeS,
       scope,
+      ...(toolPolicy === null ? {} : { tool_policy: toolPolicy }),
     });
   },
 });
+
+/** Of both: neither widens the other. */
+function narrowedOnce(ofKey: ToolPolicy | null, asked: ToolPolicy | null): ToolPolicy | null {
+  const both = narrowedPolicy(ofKey, asked);
+  if (both === null || ToolPolicySchema.safeParse(both).success) return both;
+  const expected = 'a policy that has room beside that of the key';
+  throw invalid([{ path: 'body.tool_policy', expected }]);
+}
 
 /** What is asked for, if the key has all of it. */
 function narrowed(scopes: readonly string[], asked: string | undefined): string {

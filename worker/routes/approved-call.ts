@@ -26,10 +26,11 @@ export async function askApproval(
   const described = await session.call((stub) => stub.describe(session.caller), SAFE);
   if (!described.ok) return described;
   const { call, ...asked } = about;
-  const { scopes, tokenId, issuedAtMs, apiKeyId } = exchange.principal;
+  const { scopes, toolPolicy, tokenId, issuedAtMs, apiKeyId } = exchange.principal;
   const waiting = {
     caller: session.caller,
     scopes: [...scopes],
+    toolPolicy,
     tokenId,
     issuedAtMs,
     apiKeyId,

@@ -22,7 +22,7 @@ export interface AttendedCall {
   finish: Attended['finish'];
 }
 
-type Attended = Pick<ResolvedCall<Execute>, 'calledAs' | 'performance' | 'finish'>;
+type Attended = Pick<ResolvedCall<Execute>, 'calledAs' | 'constraints' | 'performance' | 'finish'>;
 
 export function attendedCall(
   exchange: Exchange<'tenant'>,
@@ -44,6 +44,7 @@ export function attendedCall(
   const needsKey = call.ephemeral === true || call.isFoundAgain === true;
   const input: ExecuteInput = {
     calledAs: call.resolved.calledAs,
+    constraints: call.resolved.constraints,
     caller: session.caller,
     // Nobody writes to a call that is only awaited, so it reads the end of its input at once.
     body: ExecuteSchema.parse({ ...call.body, stdin: false, stream: call.stream ?? false }),

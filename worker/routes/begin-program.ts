@@ -8,18 +8,20 @@ import { requireScopes } from '../middleware/authentication.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
 import { programTools } from '../programs/permitted-tools.ts';
 import { requireFit } from '../tools/check-call.ts';
+import { requireBuiltIn, requireBuiltInCall } from '../tools/held-call.ts';
 import { UNSAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
 import type { Exchange } from './route.ts';
 
 export type ProgramRequest = Pick<CreateProgram, 'language' | 'code' | 'tools' | 'limits' | 'arguments'>;
 
-/** Refuses a caller without the scope of the language. */
+/** Refuses a caller without the right to the language. */
 export function requireLanguage(
   { principal, configuration }: Exchange<'tenant'>,
   language: CreateProgram['language'],
 ): void {
   requireScopes(principal, [BUILT_IN_TOOLS[KERNELS[language]].scope], configuration);
+  requireBuiltIn(principal, KERNELS[language]);
 }
 
 export async function beginProgram(
@@ -34,6 +36,7 @@ export async function beginProgram(
   const { principal } = exchange;
   const { language, code, tools, limits } = request;
   requireLanguage(exchange, language);
+  const constraints = requireBuiltInCall(principal, KERNELS[language], { arguments: { code }, root: 'body' });
   const given = request.arguments === undefined ? {} : { arguments: request.arguments };
   const args = { code, program: { tools: await programTools(exchange, { language, tools }), ...given } };
   requireFit(args, 'body.code');
@@ -45,6 +48,7 @@ export async function beginProgram(
       timeout_ms: limits.timeout_ms,
       stdin: false,
     }),
+    constraints,
     idempotency,
     requestId: exchange.requestId,
     admittedMs: exchange.receivedMs,
@@ -53,6 +57,7 @@ export async function beginProgram(
   const facts = {
     language,
     scopes: [...principal.scopes],
+    toolPolicy: principal.toolPolicy,
     client: principal.client,
     tokenId: principal.tokenId,
     issuedAtMs: principal.issuedAtMs,

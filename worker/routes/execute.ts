@@ -27,6 +27,7 @@ import { CREATE_ERRORS, IDEMPOTENCY_HEADER_DOC } from './sessions.ts';
 export const TOOL_SCOPES: readonly Scope[] = Object.values(BUILT_IN_TOOLS).map(({ scope }) => scope);
 
 export const EXECUTE_ERRORS = [
+  'policy_refused',
   'tool_not_found',
   'tool_unavailable',
   'approval_required',
@@ -141,7 +142,7 @@ async function runOnce(
 }
 
 interface RunInput {
-  resolved: Pick<ResolvedCall<Execute>, 'calledAs' | 'performance' | 'finish'>;
+  resolved: Pick<ResolvedCall<Execute>, 'calledAs' | 'constraints' | 'performance' | 'finish'>;
   body: Execute;
   idempotency: Idempotency | null;
   callback?: SealedCallback | null;
@@ -177,6 +178,7 @@ async function runIn(
   const whole = {
     ...input,
     calledAs: resolved.calledAs,
+    constraints: resolved.constraints,
     caller: session.caller,
     requestId: exchange.requestId,
     admittedMs: exchange.receivedMs,

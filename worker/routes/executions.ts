@@ -7,9 +7,11 @@ import { MAX_STDIN_BYTES } from '../../shared/limits.ts';
 import { ReceiptExportSchema } from '../../shared/receipt-verify.ts';
 import { BUILT_IN_TOOLS, ToolNameSchema } from '../../shared/tool.ts';
 import { eventSocketResponse, eventsSubprotocolOf, wantsSocket } from '../event-sockets/upgrade.ts';
+import type { TenantPrincipal } from '../identity/principal.ts';
 import { requireScopes } from '../middleware/authentication.ts';
 import { EVENT_STREAM_MEDIA_TYPE, invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { requireWholly } from '../tools/held-call.ts';
 import { callEvents } from './call-events.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
 import { TOOL_SCOPES } from './execute.ts';
@@ -198,6 +200,7 @@ const writeStdin = defineRoute({
   errors: [
     'not_found',
     'quota_exceeded',
+    'policy_refused',
     'execution_not_running',
     'session_not_running',
     'queue_full',
@@ -209,10 +212,17 @@ const writeStdin = defineRoute({
     const { bytes, eof } = stdinOf(raw, query, MAX_STDIN_BYTES);
     const tool = unwrap(await session.call((stub) => stub.toolOf(session.caller, executionId), SAFE));
     requireScopes(exchange.principal, [scopeOfTool(tool)], exchange.configuration);
+    requireInput(exchange.principal, tool);
     unwrap(await session.call((stub) => stub.stdin(session.caller, executionId, bytes, eof), UNSAFE));
     return emptyReply();
   },
 });
+
+/** What a program reads is no argument that could be looked at. */
+function requireInput(principal: TenantPrincipal, tool: string): void {
+  const name = ToolNameSchema.safeParse(tool);
+  if (name.success) requireWholly(principal, name.data);
+}
 
 function scopeOfTool(tool: string): string {
   const name = ToolNameSchema.safeParse(tool);

@@ -12,7 +12,9 @@ import { EVENT_STREAM_MEDIA_TYPE, JSON_MEDIA_TYPE } from '../middleware/body.ts'
 import { Refusal } from '../middleware/refusal.ts';
 import type { StoredTool } from '../objects/catalogue/port.ts';
 import { callableTools } from '../tools/catalogue.ts';
+import { requireBuiltIn } from '../tools/held-call.ts';
 import { mayUse } from '../tools/policy.ts';
+import { registeredGuard } from '../tools/registered.ts';
 import { storedTools } from '../tools/resolve-call.ts';
 import { MCP_PATH, MessageSchema, mcpSessionFault, rpcError } from './mcp.ts';
 import { callerOf, sessionOf } from './own-session.ts';
@@ -103,14 +105,10 @@ async function toolOf(
   const builtIn = ToolNameSchema.safeParse(tool.name);
   if (builtIn.success) {
     requireScopes(exchange.principal, [BUILT_IN_TOOLS[builtIn.data].scope], exchange.configuration);
+    requireBuiltIn(exchange.principal, builtIn.data);
     return success(null);
   }
   const [stored] = await storedTools(exchange, [tool.name], 'name');
-  const isTheirs =
-    stored !== undefined &&
-    mayUse(exchange.principal, {
-      requiredScopes: stored.tool.required_scopes,
-      category: stored.tool.category,
-    });
+  const isTheirs = stored !== undefined && mayUse(exchange.principal, registeredGuard(stored.tool));
   return isTheirs ? success(stored) : failure('not_found', `no tool ${JSON.stringify(tool.name)}`);
 }

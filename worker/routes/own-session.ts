@@ -1,6 +1,7 @@
 /** The session that a path names, if its id was made for the caller's tenant: else no object is woken. */
 import { failure } from '../../shared/errors.ts';
 import { ExecutionIdSchema, isSessionIdOf } from '../../shared/ids.ts';
+import type { ToolPolicy } from '../../shared/tool-policy.ts';
 import { Refusal } from '../middleware/refusal.ts';
 import type { Caller } from '../objects/caller.ts';
 import type { SessionPort } from '../objects/session/port.ts';
@@ -11,6 +12,8 @@ export interface OwnSession {
   sessionId: string;
   caller: Caller;
   call: ObjectCalls<SessionPort>;
+  /** To what calls of it are held. */
+  toolPolicy: ToolPolicy | null;
 }
 
 export async function ownSession(exchange: Exchange<'tenant'>, sessionId: string): Promise<OwnSession> {
@@ -27,6 +30,7 @@ export function sessionOf(exchange: Exchange<'tenant'>, sessionId: string): OwnS
     sessionId,
     caller: callerOf(exchange),
     call: sessionCalls(exchange.env, exchange.principal.tenant, sessionId),
+    toolPolicy: exchange.principal.toolPolicy,
   };
 }
 

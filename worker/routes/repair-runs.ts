@@ -30,6 +30,7 @@ const createRepairRun = defineRoute({
   },
   errors: [
     'not_found',
+    'policy_refused',
     'tool_not_found',
     'tool_unavailable',
     'approval_required',

@@ -10,6 +10,7 @@ import {
 } from '../../shared/transfer.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
 import { FILE_HEADERS, INTERNAL_HEADERS, INTERNAL_PATHS } from '../objects/session/port.ts';
+import { requireTransfer } from '../tools/held-call.ts';
 import { SAFE, UNSAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
 import { asciiJson, failureIn } from './session-stream.ts';
@@ -17,6 +18,7 @@ import { asciiJson, failureIn } from './session-stream.ts';
 /** What any transfer of a session may be refused with. */
 export const TRANSFER_ERRORS = [
   'not_found',
+  'policy_refused',
   'too_many_transfers',
   'transfer_failed',
   'session_not_running',
@@ -71,12 +73,14 @@ function ask(
   request: TransferRequest,
   body: ReadableStream | null,
 ): Promise<Outcome<Response>> {
+  const constraints = requireTransfer(session.toolPolicy, request);
   const isSafe = body === null && SAFE_OPERATIONS.has(request.operation);
   return session.call(
     async (stub) => {
       const headers = {
         [INTERNAL_HEADERS.caller]: asciiJson(session.caller),
         [FILE_HEADERS.request]: asciiJson(request),
+        ...(constraints.length > 0 ? { [FILE_HEADERS.constraints]: asciiJson(constraints) } : {}),
       };
       const response = await stub.fetch(new Request(INTERNAL_URL, { method: 'POST', headers, body }));
       return response.status < 400 ? success(response) : refused(response);

@@ -8,6 +8,7 @@ import { invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { offeredSubprotocols, TERMINAL_SUBPROTOCOL } from '../middleware/subprotocol.ts';
 import { FILE_HEADERS, INTERNAL_HEADERS, INTERNAL_PATHS } from '../objects/session/port.ts';
+import { requireWholly } from '../tools/held-call.ts';
 import { UNSAFE } from './object-calls.ts';
 import { type OwnSession, ownSession } from './own-session.ts';
 import { defineRoute } from './route.ts';
@@ -44,6 +45,7 @@ export const terminal = defineRoute({
   handle: async (exchange, { params, query }) => {
     const { headers } = exchange.request;
     const session = await ownSession(exchange, params.session_id);
+    requireWholly(exchange.principal, 'shell');
     if (headers.get('Upgrade')?.toLowerCase() !== 'websocket')
       throw invalid([{ path: 'header.Upgrade', expected: 'websocket' }]);
     const subprotocol = subprotocolOf(headers);

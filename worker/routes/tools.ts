@@ -1,5 +1,6 @@
 /** The tools that a caller may call: as data, as declarations, and found by what they do. */
 import * as z from 'zod';
+import { ArgumentConstraintSchema } from '../../shared/argument-constraint.ts';
 import { EMBEDDING_USES } from '../embeddings/use.ts';
 import { exportTools, TOOL_FORMATS, type ToolFormat } from '../formats/export.ts';
 import { invalid } from '../middleware/body.ts';
@@ -17,6 +18,10 @@ const ListedToolSchema = z.object({
   category: z.string(),
   input_schema: JsonObjectSchema,
   output_schema: JsonObjectSchema.optional(),
+  constraints: z
+    .array(ArgumentConstraintSchema)
+    .optional()
+    .describe('What arguments must be by the tool policy of the token.'),
 });
 
 export const ToolListSchema = z.object({
@@ -123,13 +128,14 @@ const searchRoute = defineRoute({
   },
 });
 
-function listed({ name, description, category, inputSchema, outputSchema }: ToolDefinition) {
+function listed({ name, description, category, inputSchema, outputSchema, constraints }: ToolDefinition) {
   return {
     name,
     description,
     category,
     input_schema: inputSchema,
     ...(outputSchema === undefined ? {} : { output_schema: outputSchema }),
+    ...(constraints === undefined ? {} : { constraints }),
   };
 }
 

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import type { Violation } from '../../shared/errors.ts';
 import { isWorkflowIdOf, newWorkflowId } from '../../shared/ids.ts';
 import type { RegisteredTool } from '../../shared/registered-tool.ts';
-import { BUILT_IN_TOOLS, ToolNameSchema } from '../../shared/tool.ts';
+import { ToolNameSchema } from '../../shared/tool.ts';
 import {
   type CreateWorkflow,
   CreateWorkflowSchema,
@@ -18,7 +18,9 @@ import { invalid } from '../middleware/body.ts';
 import { idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { programTools } from '../programs/permitted-tools.ts';
+import { builtInGuard } from '../tools/catalogue.ts';
 import { mayUse } from '../tools/policy.ts';
+import { registeredGuard } from '../tools/registered.ts';
 import { resolveCall, storedTools } from '../tools/resolve-call.ts';
 import { graphViolations } from '../workflows/graph.ts';
 import { referencesIn } from '../workflows/references.ts';
@@ -49,6 +51,7 @@ const createWorkflow = defineRoute({
     },
   },
   errors: [
+    'policy_refused',
     'tool_not_found',
     'tool_unavailable',
     'approval_required',
@@ -110,9 +113,7 @@ async function callViolations(
   { root, tool }: { root: string; tool: RegisteredTool | undefined },
 ): Promise<Violation[]> {
   const builtIn = ToolNameSchema.safeParse(task.tool_name);
-  const guard = builtIn.success
-    ? { requiredScopes: [BUILT_IN_TOOLS[builtIn.data].scope], category: '' }
-    : tool && { requiredScopes: tool.required_scopes, category: tool.category };
+  const guard = builtIn.success ? builtInGuard(builtIn.data) : tool && registeredGuard(tool);
   const received = task.tool_name;
   if (guard === undefined || !mayUse(exchange.principal, guard)) {
     return [{ path: `${root}tool_name`, expected: 'a tool that you may call', received }];

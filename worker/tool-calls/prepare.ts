@@ -73,7 +73,7 @@ function prepared(
   const place = { root: '', caller: isDirect ? ('direct' as const) : ('code' as const) };
   return refusedAsValue(() =>
     stored === undefined && ToolNameSchema.safeParse(requested.name).success
-      ? { call: checkCall(context, call, place), calledAs: null, finish: (execution: Execution) => execution }
+      ? { ...checkCall(context, call, place), calledAs: null, finish: (execution: Execution) => execution }
       : resolveStored(context, { call, stored }, { ...place, approval: 'asked' }),
   );
 }

@@ -4,6 +4,7 @@ import type { Scope } from '../../shared/scopes.ts';
 import { BUILT_IN_TOOLS, type ToolName, ToolNameSchema } from '../../shared/tool.ts';
 import type { TenantPrincipal } from '../identity/principal.ts';
 import type { ToolDefinition } from './definition.ts';
+import { heldDefinition } from './held-definition.ts';
 import { type Guarded, mayUse } from './policy.ts';
 
 export interface CatalogueEntry extends ToolDefinition {
@@ -41,9 +42,11 @@ export const BUILT_IN_ENTRIES: readonly CatalogueEntry[] = ToolNameSchema.option
 });
 
 export function callableTools(principal: TenantPrincipal): CatalogueEntry[] {
-  return BUILT_IN_ENTRIES.filter((entry) => mayUse(principal, guardOf(entry)));
+  return BUILT_IN_ENTRIES.filter((entry) => mayUse(principal, builtInGuard(entry.name))).map((entry) =>
+    heldDefinition(entry, principal),
+  );
 }
 
-function guardOf({ scope, category }: CatalogueEntry): Guarded {
-  return { requiredScopes: [scope], category };
+export function builtInGuard(name: ToolName): Guarded {
+  return { name, requiredScopes: [BUILT_IN_TOOLS[name].scope], category: CATEGORIES[name] };
 }

@@ -1,4 +1,5 @@
 /** The check of a call of a built-in tool before anything else sees it: the right to it, its arguments. */
+import type { ArgumentConstraint } from '../../shared/argument-constraint.ts';
 import { utf8 } from '../../shared/encoding.ts';
 import { failure } from '../../shared/errors.ts';
 import type { Execute } from '../../shared/execution.ts';
@@ -10,6 +11,7 @@ import { requireScopes } from '../middleware/authentication.ts';
 import { checkValue } from '../middleware/body.ts';
 import { Refusal } from '../middleware/refusal.ts';
 import { callableTools } from './catalogue.ts';
+import { requireBuiltIn, requireBuiltInCall } from './held-call.ts';
 import type { ToolCaller } from './policy.ts';
 
 export interface CallContext {
@@ -31,20 +33,23 @@ export interface CallPlace {
 
 const MAX_NAME_CHARACTERS = 128;
 
-/** The call with its arguments as the tool's schema reads them, defaults filled in. */
+/** The call with its arguments as the tool's schema reads them, defaults filled in, and what they were held to. */
 export function checkCall<Call extends Pick<Execute, 'tool_name' | 'arguments'>>(
   context: CallContext,
   call: Call,
   { scopes = [], root = 'body.' }: CallPlace = {},
-): Call {
+): { call: Call; constraints: ArgumentConstraint[] } {
   const name = ToolNameSchema.safeParse(call.tool_name);
   if (!name.success) throw toolNotFound(context.principal, call.tool_name, root);
   const tool = BUILT_IN_TOOLS[name.data];
   requireScopes(context.principal, [...scopes, tool.scope], context.configuration);
+  requireBuiltIn(context.principal, name.data);
   const path = `${root}arguments`;
   const checked = checkValue<Record<string, unknown>>(call.arguments, tool.arguments, path);
   requireFit(checked, path);
-  return { ...call, arguments: checked };
+  const held = { arguments: checked, root: path };
+  const constraints = requireBuiltInCall(context.principal, name.data, held);
+  return { call: { ...call, arguments: checked }, constraints };
 }
 
 /** What travels to the host is JSON in UTF-8, where a character may take six bytes: a text's own length says little. */

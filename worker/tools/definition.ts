@@ -1,4 +1,6 @@
 /** A tool as callers see it, whatever runs it. */
+import type { ArgumentConstraint } from '../../shared/argument-constraint.ts';
+
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
 /** What a call may do to its surroundings, for clients that ask a person before it. */
@@ -20,6 +22,8 @@ export interface ToolDefinition {
   /** Of what it gives, where it says so. */
   outputSchema?: JsonSchema | undefined;
   effects: ToolEffects;
+  /** What arguments must be for whoever asks; the description says it too. */
+  constraints?: readonly ArgumentConstraint[] | undefined;
   /** Who may call it, in the words of the model APIs; anybody where it is absent. */
   allowedCallers?: readonly string[] | undefined;
 }

@@ -7,8 +7,8 @@ import { unwrap } from '../middleware/refusal.ts';
 import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
 import { callableTools } from './catalogue.ts';
 import type { ToolDefinition } from './definition.ts';
-import { isInCategory } from './policy.ts';
-import { definitionOf } from './registered.ts';
+import { isInCategory, rightsOf } from './policy.ts';
+import { shownTo } from './registered.ts';
 
 export const TOOL_LIST_LIMITS = { default: 200, max: 1_000 } as const;
 /** Schemas may be large: a page stays under a megabyte, whatever is in it. */
@@ -38,7 +38,7 @@ export async function toolPage(
     await catalogueCalls(env, principal.tenant)(
       (stub) =>
         stub.list({
-          scopes: [...principal.scopes],
+          ...rightsOf(principal),
           category,
           caller: query.callers ?? 'direct',
           order: 'name',
@@ -50,7 +50,7 @@ export async function toolPage(
     ),
   );
   return {
-    tools: [...first, ...listed.tools.map(definitionOf)],
+    tools: [...first, ...listed.tools.map((tool) => shownTo(principal, tool))],
     nextCursor: listed.next === null ? null : cursorOf(listed.next),
   };
 }

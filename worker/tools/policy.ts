@@ -1,5 +1,10 @@
 /** Who may use a tool: what lists and searches show, and what a call is allowed, is decided here and nowhere else. */
+import type { ArgumentConstraint } from '../../shared/argument-constraint.ts';
+import type { ToolName } from '../../shared/tool.ts';
+import type { ToolPolicy } from '../../shared/tool-policy.ts';
+
 export interface Guarded {
+  name: string;
   requiredScopes: readonly string[];
   category: string;
   /** Who may call it; anybody where it is absent. */
@@ -8,10 +13,43 @@ export interface Guarded {
 
 export interface Rights {
   scopes: ReadonlySet<string>;
+  /** To what its calls are held beside them; null where to nothing. */
+  toolPolicy: ToolPolicy | null;
 }
 
-export function mayUse({ scopes }: Rights, { requiredScopes }: Guarded): boolean {
-  return hasToolScope(scopes) && requiredScopes.every((scope) => scopes.has(scope));
+/** As they travel to another object. */
+export function rightsOf({ scopes, toolPolicy }: Rights): {
+  scopes: string[];
+  toolPolicy: ToolPolicy | null;
+} {
+  return { scopes: [...scopes], toolPolicy };
+}
+
+export function mayUse({ scopes, toolPolicy }: Rights, tool: Guarded): boolean {
+  if (!hasToolScope(scopes) || !tool.requiredScopes.every((scope) => scopes.has(scope))) return false;
+  return isWithin(toolPolicy, tool);
+}
+
+/** Whether the policy leaves the tool at all, with whatever arguments. */
+export function isWithin(policy: ToolPolicy | null, tool: Pick<Guarded, 'name' | 'category'>): boolean {
+  if (policy === null) return true;
+  const { tools, categories } = policy;
+  if (tools !== undefined && !tools.includes(tool.name)) return false;
+  return categories === undefined || categories.some((category) => isInCategory(category, tool));
+}
+
+/** What arguments of a call of the tool must be; all of them hold. */
+export function constraintsOn(
+  { toolPolicy }: Pick<Rights, 'toolPolicy'>,
+  guarded: Pick<Guarded, 'name' | 'category'>,
+): ArgumentConstraint[] {
+  return (toolPolicy?.arguments ?? []).flatMap(({ tool, category, ...constraint }) => {
+    const isOfTool = tool === undefined ? isInCategory(category ?? '', guarded) : tool === guarded.name;
+    if (!isOfTool) return [];
+    // A move has two paths, and who names the one means both.
+    if (guarded.name !== FILE_TOOL || constraint.argument !== '/path') return [constraint];
+    return [constraint, { ...constraint, argument: '/destination', required: false }];
+  });
 }
 
 /** `a/b` is in `a` and in `a/b`. */
@@ -19,6 +57,7 @@ export function isInCategory(category: string, { category: own }: Pick<Guarded, 
   return own === category || own.startsWith(`${category}/`);
 }
 
+const FILE_TOOL: ToolName = 'file';
 const TOOL_SCOPE_PREFIX = 'tools:';
 
 /** A token without any scope of a tool calls none, whatever the tools ask for. */

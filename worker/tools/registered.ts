@@ -2,8 +2,29 @@
 import type { DefinedTool, RegisteredTool } from '../../shared/registered-tool.ts';
 import { compileSchema, schemaViolations } from '../schema/compile.ts';
 import type { ToolDefinition } from './definition.ts';
+import { heldDefinition } from './held-definition.ts';
 import { type AddressRules, templateFault } from './http/address.ts';
 import { refusedHeader } from './http/request.ts';
+import type { Guarded, Rights } from './policy.ts';
+
+export function registeredGuard({
+  name,
+  required_scopes,
+  category,
+  allowed_callers,
+}: RegisteredTool): Guarded {
+  return {
+    name,
+    requiredScopes: required_scopes,
+    category,
+    ...(allowed_callers === undefined ? {} : { allowedCallers: allowed_callers }),
+  };
+}
+
+/** As it is shown to one caller. */
+export function shownTo(rights: Pick<Rights, 'toolPolicy'>, tool: RegisteredTool): ToolDefinition {
+  return heldDefinition(definitionOf(tool), rights);
+}
 
 export function definitionOf(tool: RegisteredTool): ToolDefinition {
   const effects = new Set(tool.side_effects);

@@ -1,4 +1,5 @@
 /** From the call that a caller makes to what runs: which tool, whether this caller may, whether its arguments fit. */
+import type { ArgumentConstraint } from '../../shared/argument-constraint.ts';
 import { failure } from '../../shared/errors.ts';
 import type { Execute, Execution } from '../../shared/execution.ts';
 import { DEFAULT_TIMEOUT_MS } from '../../shared/limits.ts';
@@ -13,8 +14,10 @@ import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
 import { compileSchema } from '../schema/compile.ts';
 import { type CallPlace, checkCall, requireFit, toolNotFound } from './check-call.ts';
 import { codeCell } from './code-cell.ts';
+import { requireHeld } from './held-call.ts';
 import { type EdgePerformance, httpPerformance, mcpPerformance, type ResolveContext } from './performance.ts';
 import { mayBeCalledBy, mayUse, type ToolCaller } from './policy.ts';
+import { registeredGuard } from './registered.ts';
 
 type Call = Pick<Execute, 'tool_name' | 'arguments'> & { timeout_ms?: number };
 
@@ -35,6 +38,8 @@ export interface ResolvedCall<C extends Call> {
   /** What the session is asked to run. */
   call: C;
   calledAs: CalledAs | null;
+  /** What the arguments of a built-in tool were held to: the host looks at them again. */
+  constraints?: ArgumentConstraint[];
   /** It runs here instead: it needs no sandbox. */
   performance?: EdgePerformance;
   /** The result as the tool promises it, or said to be otherwise. */
@@ -53,7 +58,7 @@ export async function resolveCall<C extends Call>(
   place: CallPlace = {},
 ): Promise<ResolvedCall<C>> {
   if (ToolNameSchema.safeParse(call.tool_name).success) {
-    return { call: checkCall(context, call, place), calledAs: null, finish: asItIs };
+    return { ...checkCall(context, call, place), calledAs: null, finish: asItIs };
   }
   const [stored] = await storedTools(context, [call.tool_name], 'name');
   return resolveStored(context, { call, stored }, place);
@@ -76,13 +81,15 @@ export function checkStored(
   { scopes = [], root = 'body.', caller = 'direct', approval }: CallPlace = {},
 ): StoredTool {
   // A tool that the caller may not use answers like a missing one.
-  if (stored === undefined || !mayUse(context.principal, guardOf(stored.tool))) {
+  if (stored === undefined || !mayUse(context.principal, registeredGuard(stored.tool))) {
     throw toolNotFound(context.principal, call.tool_name, root);
   }
   requireScopes(context.principal, scopes, context.configuration);
   requireUsable(stored.tool, approval);
   requireCaller(stored.tool, caller);
   requireValid(stored.tool, call.arguments, `${root}arguments`);
+  const held = { arguments: call.arguments, root: `${root}arguments`, workdir: null };
+  requireHeld(context.principal, stored.tool, held);
   return stored;
 }
 
@@ -118,10 +125,6 @@ export function resolveStored<C extends Call>(
 
 export function identityOf({ name, version, updated_at: digest }: RegisteredTool): ToolIdentity {
   return { name, version, digest };
-}
-
-function guardOf(tool: RegisteredTool) {
-  return { requiredScopes: tool.required_scopes, category: tool.category };
 }
 
 function requireUsable(tool: RegisteredTool, approval: CallPlace['approval']): void {

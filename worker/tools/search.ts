@@ -6,7 +6,8 @@ import { unwrap } from '../middleware/refusal.ts';
 import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
 import { callableTools } from './catalogue.ts';
 import type { ToolDefinition } from './definition.ts';
-import { definitionOf } from './registered.ts';
+import { rightsOf } from './policy.ts';
+import { shownTo } from './registered.ts';
 
 export const TOOL_SEARCH_LIMITS = { default: 5, max: 50, queryCharacters: 2_000 } as const;
 
@@ -22,13 +23,13 @@ export async function searchTools(
 ): Promise<FoundTools> {
   const { hits, embeddings } = unwrap(
     await catalogueCalls(env, principal.tenant)(
-      (stub) => stub.search({ ...asked, scopes: [...principal.scopes] }),
+      (stub) => stub.search({ ...asked, ...rightsOf(principal) }),
       SAFE,
     ),
   );
   const builtIn = callableTools(principal);
   const found = hits.flatMap(({ name, score, tool }) => {
-    const known = tool === null ? builtIn.find((entry) => entry.name === name) : definitionOf(tool);
+    const known = tool === null ? builtIn.find((entry) => entry.name === name) : shownTo(principal, tool);
     return known === undefined ? [] : [{ tool: known, score: Math.round(score * 1_000) / 1_000 }];
   });
   return { found, embeddings };

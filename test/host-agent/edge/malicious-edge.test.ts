@@ -131,6 +131,12 @@ describe('a grant on the link of a session', () => {
     expect(host.sandboxes.calls).toHaveLength(2);
   });
 
+  test('A41 may say what its arguments are held to, and then they are', async () => {
+    const code = { argument: '/code', required: true };
+    await expectRefused(await execute({ constraints: [{ ...code, one_of: ['2'] }] }), 'policy_refused');
+    await expectRuns(await execute({ constraints: [{ ...code, one_of: ['1'] }] }));
+  });
+
   test('A41 covers every byte of the arguments', async () => {
     const grant = await execute();
     const payload = Uint8Array.from(grant.payload);

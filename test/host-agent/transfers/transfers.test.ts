@@ -124,6 +124,18 @@ const writing = (text: string, more: object = {}): FileRequest => ({
   ...more,
 });
 
+test('a path is what the grant says that it is held to, whatever is asked', async () => {
+  files.put('in/f', 'hello');
+  files.put('out/f', 'hello');
+  const constraints = [{ argument: '/path', required: true, path_prefixes: ['/workspace/in'] }];
+  for (const outside of ['out/f', 'in/../out/f', '/workspace/out/f']) {
+    const refused = begin(reading(outside), claims({ constraints }));
+    expect(await wire.of(refused, 'file_failed')).toMatchObject({ code: 'policy_refused' });
+  }
+  const id = begin(reading('in/f'), claims({ constraints }));
+  expect(await wire.of(id, 'file_done')).toBeDefined();
+});
+
 describe('a download', () => {
   test('says what it is, gives its bytes and its end', async () => {
     files.put('f', 'hello');

@@ -21,6 +21,7 @@ async function originals(): Promise<string[]> {
     subject: 'alice',
     apiKeyId: `key_${'A'.repeat(22)}`,
     scope: '',
+    toolPolicy: null,
     lifetimeS: 600,
   };
   const exp = nowS() + 3_600;

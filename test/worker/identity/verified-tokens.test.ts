@@ -11,6 +11,7 @@ function principal(expiresAtMs = NOW_MS + 3_600_000): TenantPrincipal {
     subject: 'agent',
     client: 'cli',
     scopes: new Set(),
+    toolPolicy: null,
     tokenId: 't',
     boundTo: null,
     issuedAtMs: 0,

@@ -74,6 +74,35 @@ describe('an API key', () => {
     expect((await exchange(apiKey, { lifetime_s: 3_601 })).status).toBe(400);
   });
 
+  test('holds its tokens to its tool policy, which an exchange narrows and never widens', async () => {
+    const policy = {
+      tools: ['python', 'file'],
+      categories: ['code', 'files', 'math'],
+      arguments: [{ tool: 'file', argument: '/path', path_prefixes: ['/workspace/in'] }],
+    };
+    const key = await create('policies', { tool_policy: policy });
+    expect(key.tool_policy).toEqual({
+      ...policy,
+      arguments: [{ ...policy.arguments[0], required: true }],
+    });
+    expect(decodeJwt(await tokenFor(key.api_key)).tool_policy).toEqual(key.tool_policy);
+    const rule = { category: 'code', argument: '/code', one_of: ['1'], required: true };
+    const asked = { tools: ['python', 'shell'], categories: ['math/sums', 'code', 'crm'], arguments: [rule] };
+    const answer = await exchange(key.api_key, { tool_policy: asked });
+    expect(IssuedTokenSchema.parse(answer.json).tool_policy).toEqual({
+      tools: ['python'],
+      categories: ['code', 'math/sums'],
+      arguments: [...(key.tool_policy?.arguments ?? []), rule],
+    });
+    const long = { tools: Array.from({ length: 60 }, (_, n) => `${n}`.padStart(60, '0')) };
+    const rules = Array.from({ length: 30 }, (_, n) => ({ ...rule, one_of: [`${n}`.padStart(20, '0')] }));
+    const { api_key: full } = await create('policies', { tool_policy: long });
+    expect(problemIn(await exchange(full, { tool_policy: { arguments: rules } }))).toMatchObject({
+      code: 'invalid_request',
+      violations: [{ path: 'body.tool_policy' }],
+    });
+  });
+
   test('is kept as a digest, and shown once', async () => {
     const key = await create('digests');
     const listed = await api('GET', '/v1/tenants/digests/api-keys', operator);

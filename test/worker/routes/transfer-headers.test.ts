@@ -14,7 +14,8 @@ test('a command in any script reaches the session as it was given', async () => 
     environment: { GREETING: '漢' },
   };
   let header: string | null = null;
-  const session: Pick<OwnSession, 'caller' | 'call'> = {
+  const session: Pick<OwnSession, 'caller' | 'call' | 'toolPolicy'> = {
+    toolPolicy: null,
     caller: { tenant: 'acme', subject: 'алиса' },
     call: (method) =>
       method({

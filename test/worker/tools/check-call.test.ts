@@ -13,6 +13,7 @@ const context: CallContext = {
     subject: 'b',
     client: 'c',
     scopes: new Set(['tools:python', 'tools:file']),
+    toolPolicy: null,
     tokenId: 't',
     boundTo: null,
     issuedAtMs: 0,

@@ -9,7 +9,7 @@ import type { Exchange } from '../../routes/route.ts';
 import { placeAndCreate, reserveSession } from '../../routes/sessions.ts';
 import type { ToolDefinition } from '../../tools/definition.ts';
 import { mayUse } from '../../tools/policy.ts';
-import { definitionOf } from '../../tools/registered.ts';
+import { registeredGuard, shownTo } from '../../tools/registered.ts';
 import { storedTools } from '../../tools/resolve-call.ts';
 import { type AdapterCall, runCall, withoutNulls } from '../run-call.ts';
 import { METADATA } from './configuration.ts';
@@ -63,10 +63,8 @@ export async function registeredTools(
   );
   const stored = await storedTools(exchange, names, 'name');
   return stored
-    .filter(({ tool }) =>
-      mayUse(exchange.principal, { requiredScopes: tool.required_scopes, category: tool.category }),
-    )
-    .map(({ tool }) => definitionOf(tool));
+    .filter(({ tool }) => mayUse(exchange.principal, registeredGuard(tool)))
+    .map(({ tool }) => shownTo(exchange.principal, tool));
 }
 
 export interface ToolRequest {

@@ -10,7 +10,7 @@ import { callableTools } from '../../tools/catalogue.ts';
 import type { JsonSchema, ToolDefinition } from '../../tools/definition.ts';
 import { TOOL_LIST_LIMITS, toolPage } from '../../tools/list.ts';
 import { mayUse } from '../../tools/policy.ts';
-import { definitionOf } from '../../tools/registered.ts';
+import { definitionOf, registeredGuard, shownTo } from '../../tools/registered.ts';
 import { storedTools } from '../../tools/resolve-call.ts';
 import { nodeIdOf, nodeOf } from './node.ts';
 import { WEB_ENVIRONMENT, XAGENT_ENVIRONMENTS, XAGENT_TOOLS, type XAgentTool } from './tools.ts';
@@ -131,10 +131,8 @@ export async function namedDeclarations(exchange: Exchange<'tenant'>, names: rea
     const stored = await storedTools(exchange, others, kind);
     const usable = stored
       .map(({ tool }) => tool)
-      .filter((tool) =>
-        mayUse(exchange.principal, { requiredScopes: tool.required_scopes, category: tool.category }),
-      );
-    const declared = await declarations(usable.map(definitionOf));
+      .filter((tool) => mayUse(exchange.principal, registeredGuard(tool)));
+    const declared = await declarations(usable.map((tool) => shownTo(exchange.principal, tool)));
     for (const [index, { name }] of usable.entries()) {
       const one = declared[index];
       if (one === undefined) continue;

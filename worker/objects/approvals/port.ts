@@ -3,6 +3,7 @@ import type { ApprovalRequest, ApprovalStatus, Decision } from '../../../shared/
 import type { SealedCallback } from '../../../shared/callback.ts';
 import type { Outcome } from '../../../shared/errors.ts';
 import type { Execution } from '../../../shared/execution.ts';
+import type { ToolPolicy } from '../../../shared/tool-policy.ts';
 import type { Idempotency } from '../../middleware/idempotency.ts';
 import type { Caller } from '../caller.ts';
 
@@ -10,6 +11,7 @@ import type { Caller } from '../caller.ts';
 export interface WaitingCall {
   caller: Caller;
   scopes: string[];
+  toolPolicy: ToolPolicy | null;
   /** By which the token that it was asked for with is taken back. */
   tokenId: string;
   issuedAtMs: number;

@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { ApprovalStatusSchema } from '../../../shared/approval.ts';
 import { SealedCallbackSchema } from '../../../shared/callback.ts';
+import { ToolPolicySchema } from '../../../shared/tool-policy.ts';
 import { ensureSchema, type NewerColumn } from '../schema.ts';
 import type { WaitingCall } from './port.ts';
 
@@ -45,6 +46,7 @@ const NEWER_COLUMNS: readonly NewerColumn[] = [
 const CallSchema: z.ZodType<WaitingCall> = z.object({
   caller: z.object({ tenant: z.string(), subject: z.string() }),
   scopes: z.array(z.string()),
+  toolPolicy: ToolPolicySchema.nullable().default(null),
   tokenId: z.string().default(''),
   issuedAtMs: z.number().default(0),
   apiKeyId: z.string().nullable().default(null),

@@ -17,6 +17,7 @@ import { exportedNames, FUNCTION_NAMES, MCP_NAMES } from '../../formats/names.ts
 import { BUILT_IN_ENTRIES } from '../../tools/catalogue.ts';
 import { templateOrigin } from '../../tools/http/address.ts';
 import { type Guarded, isInCategory, mayBeCalledBy, mayUse } from '../../tools/policy.ts';
+import { registeredGuard } from '../../tools/registered.ts';
 import type {
   CataloguePort,
   FoundTools,
@@ -228,6 +229,7 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
 
   async list({
     scopes,
+    toolPolicy,
     category,
     caller,
     order,
@@ -242,7 +244,7 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   }): Promise<Outcome<ListedTools>> {
     await this.#shared?.follow();
     const bounds = { order, after, limit, maxCharacters };
-    const accepts = this.#filter({ scopes, category, caller });
+    const accepts = this.#filter({ scopes, toolPolicy, category, caller });
     return success(this.#page(bounds, { accepts, takes: isCalled }));
   }
 
@@ -269,12 +271,13 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
 
   async search({
     scopes,
+    toolPolicy,
     category,
     query,
     limit,
   }: ToolFilter & { query: string; limit: number }): Promise<Outcome<FoundTools>> {
     await this.#shared?.follow();
-    const filter = () => this.#filter({ scopes, category });
+    const filter = () => this.#filter({ scopes, toolPolicy, category });
     const { hits, embeddings } = await this.#search.search({ query, limit, filter });
     return success({
       hits: hits.map(({ id, score }) => {
@@ -291,8 +294,8 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   }
 
   /** The one rule of who sees what, for lists and searches alike. */
-  #filter({ scopes, category, caller = 'direct' }: ToolFilter): (name: string) => boolean {
-    const rights = { scopes: new Set(scopes) };
+  #filter({ scopes, toolPolicy, category, caller = 'direct' }: ToolFilter): (name: string) => boolean {
+    const rights = { scopes: new Set(scopes), toolPolicy };
     const guarded = this.#guards();
     return (name) => {
       const guard = guarded.get(name);
@@ -305,9 +308,12 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
   #guards(): Map<string, Guarded> {
     if (this.#guarded !== undefined) return this.#guarded;
     this.#guarded = new Map(
-      BUILT_IN_ENTRIES.map(({ name, scope, category }) => [name, { requiredScopes: [scope], category }]),
+      BUILT_IN_ENTRIES.map(({ name, scope, category }) => [
+        name,
+        { name, requiredScopes: [scope], category },
+      ]),
     );
-    for (const tool of this.#callable()) this.#guarded.set(tool.name, guardOf(tool));
+    for (const tool of this.#callable()) this.#guarded.set(tool.name, registeredGuard(tool));
     return this.#guarded;
   }
 
@@ -324,7 +330,7 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     if (nameFault(name) !== undefined) return;
     if (isCalled(tool)) {
       this.#search.put(tool);
-      this.#guarded?.set(name, guardOf(tool));
+      this.#guarded?.set(name, registeredGuard(tool));
     } else {
       this.#search.remove(name);
       this.#guarded?.delete(name);
@@ -340,14 +346,6 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
 /** Under the name of one that is not stands the built-in tool that took it. */
 function isCalled({ status }: RegisteredTool): boolean {
   return status === 'ready';
-}
-
-function guardOf({ required_scopes, category, allowed_callers }: RegisteredTool): Guarded {
-  return {
-    requiredScopes: required_scopes,
-    category,
-    ...(allowed_callers === undefined ? {} : { allowedCallers: allowed_callers }),
-  };
 }
 
 async function namedPuts(tools: PutTool[]): Promise<NamedPut[]> {

@@ -1,6 +1,7 @@
 /** What others may ask of a tenant's catalogue. */
 import type { Outcome } from '../../../shared/errors.ts';
 import type { DefinedTool, RegisteredMany, RegisteredTool } from '../../../shared/registered-tool.ts';
+import type { ToolPolicy } from '../../../shared/tool-policy.ts';
 import type { SourceState, ToolSource } from '../../../shared/tool-source.ts';
 import type { EmbeddingUse } from '../../embeddings/use.ts';
 import type { ToolCaller } from '../../tools/policy.ts';
@@ -27,6 +28,7 @@ export interface ListedTools {
 
 export interface ToolFilter {
   scopes: string[];
+  toolPolicy: ToolPolicy | null;
   category?: string | undefined;
   /** Only what this kind of caller may call; by default a direct one. */
   caller?: ToolCaller | 'any';

@@ -1,6 +1,7 @@
 /** What others may ask of a session object. Failures are values: error classes do not survive the call. */
 import * as z from 'zod';
 import type { ApprovalStatus } from '../../../shared/approval.ts';
+import { ArgumentConstraintSchema } from '../../../shared/argument-constraint.ts';
 import { type SealedCallback, SealedCallbackSchema } from '../../../shared/callback.ts';
 import type { Program, ToolResult } from '../../../shared/code-mode.ts';
 import type { Envelope } from '../../../shared/dsse.ts';
@@ -49,6 +50,8 @@ export const ExecuteInputSchema = z.strictObject({
   body: ExecuteSchema,
   /** The registered tool that the call is of, where the body is how it runs. */
   calledAs: CalledAsSchema.nullable().optional(),
+  /** What its arguments were held to. */
+  constraints: z.array(ArgumentConstraintSchema).optional(),
   idempotency: z.strictObject({ key: z.string(), fingerprint: z.string() }).nullable(),
   requestId: z.string(),
   /** Of a call that waited elsewhere under this id; a new one without it. */
@@ -100,6 +103,8 @@ export const INTERNAL_HEADERS = {
 /** Of a request for a transfer: what is asked, and what is known before the bytes of the answer, both as JSON. */
 export const FILE_HEADERS = {
   request: 'sandgate-file-request',
+  /** To what a file is held, as JSON; left out where to nothing. */
+  constraints: 'sandgate-file-constraints',
   head: 'sandgate-transfer-head',
   /** How long a file is outside of which a range lies. */
   size: 'sandgate-file-size',

@@ -159,6 +159,7 @@ export class SourceSandbox {
         subject: `\u0001tool_source:${source.name}`,
         client: 'tool_source',
         scopes: new Set(),
+        toolPolicy: null,
         tokenId: '',
         issuedAtMs: 0,
         expiresAtMs: Number.MAX_SAFE_INTEGER,

@@ -15,6 +15,7 @@ function ended(n: number, contentBytes = 0): ExecutionRecord {
     tool: 'shell',
     toolVersion: '1',
     calledAs: null,
+    constraints: null,
     parentId: null,
     arguments: null,
     argsSha256: '0'.repeat(64),

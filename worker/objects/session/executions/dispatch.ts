@@ -153,6 +153,7 @@ export class Dispatch {
         seq,
         payload: { sha256: record.argsSha256 },
         timeoutMs: record.timeoutMs,
+        constraints: this.#link().looksAtConstraints ? record.constraints : null,
         execution: { ...record, relay: this.#relayOf(record) },
       },
       this.#configuration,

@@ -1,4 +1,5 @@
 /** Grants of this session. The row that names a grant is written before the grant is sent. */
+import type { ArgumentConstraint } from '../../../../shared/argument-constraint.ts';
 import { sha256Hex } from '../../../../shared/digest.ts';
 import {
   audienceOf,
@@ -19,6 +20,8 @@ export interface GrantRequest {
   seq: number;
   payload: { sha256: string };
   timeoutMs: number;
+  /** What arguments or path are held to, where the host looks at it again. */
+  constraints?: readonly ArgumentConstraint[] | null;
   execution?: {
     executionId: string;
     tool: string | null;
@@ -58,6 +61,7 @@ export async function issueGrant(
     image: facts.imageDigest,
     limits: { ...facts.limits, timeout_ms: request.timeoutMs },
     egress: await egressClaim(facts.network),
+    ...(request.constraints?.length ? { constraints: [...request.constraints] } : {}),
     jti: newId('jti'),
     iat: nowS,
     exp: nowS + GRANT_LIFETIME_S,

@@ -43,6 +43,7 @@ export function newExecution(
     tool,
     toolVersion: BUILT_IN_TOOLS[tool].version,
     calledAs: input.calledAs ?? null,
+    constraints: input.constraints === undefined || input.constraints.length === 0 ? null : input.constraints,
     parentId: input.parentId ?? null,
     arguments: given.text,
     argsSha256: given.sha256,
@@ -89,6 +90,7 @@ export function inheritedExecution(
 function blank({ n, epoch }: NewPlace): Omit<ExecutionRecord, KnownFromTheStart> {
   return {
     n,
+    constraints: null,
     parentId: null,
     arguments: null,
     status: 'queued',

@@ -33,6 +33,7 @@ const AttachmentSchema = SessionLinkIdentitySchema.extend({
   protocol: z.int().default(1),
   /** Whether the host runs executions of different tools at the same time. */
   lanes: z.boolean().default(false),
+  constraints: z.boolean().default(false),
 });
 type SocketState = z.infer<typeof AttachmentSchema>;
 type Hello = Extract<SessionLinkUp, { type: 'hello' }>;
@@ -87,11 +88,23 @@ export class SessionLink {
     return this.#current !== undefined && this.#state(this.#current)?.lanes === true;
   }
 
+  /** Grants with constraints are read by hosts that say so alone; for others the edge's own look at a call is the only one. */
+  get looksAtConstraints(): boolean {
+    return this.#current !== undefined && this.#state(this.#current)?.constraints === true;
+  }
+
   accept(identity: SessionLinkIdentity): Response {
     const { 0: client, 1: server } = new WebSocketPair();
     this.#context.acceptWebSocket(server);
     const { nonce, frame } = newChallenge();
-    const state = { phase: 'challenged', nonce, linkedAtMs: 0, protocol: 1, lanes: false } as const;
+    const state = {
+      phase: 'challenged',
+      nonce,
+      linkedAtMs: 0,
+      protocol: 1,
+      lanes: false,
+      constraints: false,
+    } as const;
     this.#write(server, { ...identity, ...state });
     server.send(frame);
     return new Response(null, { status: 101, webSocket: client });
@@ -246,7 +259,13 @@ export class SessionLink {
   #link(socket: WebSocket, state: SocketState, hello: Hello): undefined {
     for (const other of this.#linkedSockets()) if (other !== socket) this.#retire(other);
     this.#current = socket;
-    this.#write(socket, { ...state, phase: 'linked', linkedAtMs: Date.now(), lanes: hello.lanes === true });
+    this.#write(socket, {
+      ...state,
+      phase: 'linked',
+      linkedAtMs: Date.now(),
+      lanes: hello.lanes === true,
+      constraints: hello.constraints === true,
+    });
     const ackedSeq = this.#handlers.streamBegins(hello.stream_id);
     this.#row.patch({ hostKeyX: state.publicKeyX, linkDownAtMs: null });
     const welcome: SessionLinkDown = {

@@ -27,11 +27,12 @@ export class ProgramApprovals {
   ): Promise<Outcome<Execution>> {
     const { tenant, subject, sessionId } = this.#row.record.facts;
     if (row.approval === null) return failure('approval_required', 'nothing is known of its approval');
-    const { scopes, tokenId, issuedAtMs, apiKeyId } = facts;
+    const { scopes, toolPolicy, tokenId, issuedAtMs, apiKeyId } = facts;
     const { tool, timeoutMs } = row.approval;
     const call = {
       caller: { tenant, subject },
       scopes,
+      toolPolicy,
       tokenId,
       issuedAtMs,
       apiKeyId,

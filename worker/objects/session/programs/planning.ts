@@ -30,6 +30,7 @@ export class Planning {
       kind: 'tenant',
       client: facts.client,
       scopes: new Set(facts.scopes),
+      toolPolicy: facts.toolPolicy,
       boundTo: null,
       expiresAtMs: Number.POSITIVE_INFINITY,
     };

@@ -2,11 +2,13 @@
 import * as z from 'zod';
 import { ProgramLanguageSchema, ProgramLimitsSchema } from '../../../../shared/code-mode.ts';
 import { ExecutionIdSchema } from '../../../../shared/ids.ts';
+import { ToolPolicySchema } from '../../../../shared/tool-policy.ts';
 
 /** What never changes: also the rights of whoever began it, which hold to its end. */
 export const ProgramFactsSchema = z.strictObject({
   language: ProgramLanguageSchema,
   scopes: z.array(z.string()),
+  toolPolicy: ToolPolicySchema.nullable().default(null),
   client: z.string(),
   /** By which the token of whoever began it is taken back. */
   tokenId: z.string().default(''),

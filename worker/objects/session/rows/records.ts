@@ -1,5 +1,6 @@
 /** Rows of the session object as the rest of it sees them. Times are milliseconds since the epoch unless text. */
 import * as z from 'zod';
+import { ArgumentConstraintSchema } from '../../../../shared/argument-constraint.ts';
 import { ProgramErrorSchema, type StreamName } from '../../../../shared/execution.ts';
 import { RelaySchema } from '../../../../shared/grant.ts';
 import {
@@ -119,6 +120,8 @@ export const ExecutionRecordSchema = z.object({
   tool: z.string(),
   toolVersion: z.string(),
   calledAs: json(CalledAsSchema).nullable(),
+  /** What its arguments were held to; null where to nothing. */
+  constraints: json(z.array(ArgumentConstraintSchema)).nullable(),
   /** The program that made the call. */
   parentId: z.string().nullable(),
   /** JSON; gone once the execution has ended. */

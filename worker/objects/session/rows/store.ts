@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS session (
 CREATE TABLE IF NOT EXISTS execution (
   n INTEGER PRIMARY KEY,
   executionId TEXT NOT NULL UNIQUE,
-  tool TEXT NOT NULL, toolVersion TEXT NOT NULL, calledAs TEXT, parentId TEXT, arguments TEXT, argsSha256 TEXT NOT NULL,
+  tool TEXT NOT NULL, toolVersion TEXT NOT NULL, calledAs TEXT, constraints TEXT, parentId TEXT, arguments TEXT, argsSha256 TEXT NOT NULL,
   timeoutMs INTEGER NOT NULL, relay TEXT NOT NULL, stdin INTEGER NOT NULL, encoding TEXT NOT NULL,
   status TEXT NOT NULL,
   idempotencyKey TEXT, fingerprint TEXT, requestId TEXT NOT NULL,
@@ -63,6 +63,7 @@ CREATE TABLE IF NOT EXISTS receipt (seq INTEGER PRIMARY KEY, envelope TEXT NOT N
 const NEWER_COLUMNS = [
   ['execution', 'calledAs', 'TEXT'],
   ['execution', 'parentId', 'TEXT'],
+  ['execution', 'constraints', 'TEXT'],
   ['execution', 'stored', 'TEXT'],
   ['execution', 'rollback', 'INTEGER NOT NULL DEFAULT 0'],
   ['execution', 'rolledBack', 'INTEGER NOT NULL DEFAULT 0'],

@@ -3,6 +3,7 @@
  * other way round.
  */
 import * as z from 'zod';
+import { type ArgumentConstraint, ArgumentConstraintSchema } from '../../../../shared/argument-constraint.ts';
 import { utf8 } from '../../../../shared/encoding.ts';
 import { ERRORS, type Failure, failure, type Outcome, success } from '../../../../shared/errors.ts';
 import { SSE_HEARTBEAT_MS } from '../../../../shared/limits.ts';
@@ -62,7 +63,8 @@ export async function beginTransfer(
 ): Promise<BegunTransfer | TransferFailure> {
   const caller = readCaller(request);
   const asked = readTransferRequest(request);
-  if (caller === undefined || asked === undefined || !isWanted(asked))
+  const constraints = readConstraints(request);
+  if (caller === undefined || asked === undefined || constraints === undefined || !isWanted(asked))
     return failure('internal', 'internal request: transfer');
   if (runtime.row.ownedBy(caller)?.state === 'suspended') {
     const woken = await runtime.waking.wake();
@@ -70,7 +72,7 @@ export async function beginTransfer(
   }
   const fault = stateFault(runtime, caller);
   if (fault !== undefined) return fault;
-  const begun = await runtime.transfers.begin(asked);
+  const begun = await runtime.transfers.begin(asked, constraints);
   if (!begun.ok) return begun;
   const head = await begun.value.head;
   return head.ok ? { ok: true, asked, transfer: begun.value, head: head.value } : head;
@@ -79,6 +81,11 @@ export async function beginTransfer(
 function readTransferRequest(request: Request): TransferRequest | undefined {
   const text = request.headers.get(FILE_HEADERS.request);
   return text === null ? undefined : TransferRequestSchema.safeParse(JSON.parse(text)).data;
+}
+
+function readConstraints(request: Request): ArgumentConstraint[] | undefined {
+  const text = request.headers.get(FILE_HEADERS.constraints);
+  return text === null ? [] : z.array(ArgumentConstraintSchema).safeParse(JSON.parse(text)).data;
 }
 
 function stateFault({ row }: SessionRuntime, caller: Caller): Failure | undefined {

@@ -2,6 +2,7 @@
  * Transfers of files, and what is asked of terminals and background processes: beside executions, each under a grant and a
  * window of its own. Nothing of them is kept: one that loses its link has failed, and its caller is told so.
  */
+import type { ArgumentConstraint } from '../../../../shared/argument-constraint.ts';
 import { sha256Hex } from '../../../../shared/digest.ts';
 import { utf8 } from '../../../../shared/encoding.ts';
 import { type Failure, failure, type Outcome, success } from '../../../../shared/errors.ts';
@@ -74,7 +75,10 @@ export class Transfers {
   }
 
   /** Resolves when the host was asked. */
-  async begin(request: TransferRequest): Promise<Outcome<Transfer>> {
+  async begin(
+    request: TransferRequest,
+    constraints: readonly ArgumentConstraint[] = [],
+  ): Promise<Outcome<Transfer>> {
     const kind = kindOf(request.operation);
     const limit = MAX_OF_KIND[kind];
     if (this.#places[kind] >= limit) {
@@ -83,7 +87,7 @@ export class Transfers {
       });
     }
     this.#takePlace(request, 1);
-    const begun = await this.#begin(request).catch((error: unknown) => {
+    const begun = await this.#begin(request, constraints).catch((error: unknown) => {
       this.#takePlace(request, -1);
       throw error;
     });
@@ -97,7 +101,10 @@ export class Transfers {
     if (kind === 'files' || actOf(operation) === 'process') this.#moving += places;
   }
 
-  async #begin(request: TransferRequest): Promise<Outcome<Transfer>> {
+  async #begin(
+    request: TransferRequest,
+    constraints: readonly ArgumentConstraint[],
+  ): Promise<Outcome<Transfer>> {
     const usable = await this.#usable();
     if (!usable.ok) return usable;
     this.#row.patch({ lastActivityAtMs: Date.now() });
@@ -112,6 +119,7 @@ export class Transfers {
         // Outside of the order of executions, so it takes no number from them.
         seq: Math.max(1, grantSeq),
         payload: { sha256: await sha256Hex(payload) },
+        constraints: this.#port.link().looksAtConstraints ? constraints : null,
         timeoutMs: request.operation === 'process_wait' ? MAX_WAIT_MS : TRANSFER_STALL_MS,
       },
       this.#configuration,

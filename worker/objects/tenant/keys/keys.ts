@@ -3,6 +3,7 @@ import type * as z from 'zod';
 import type { ApiKey, CreateApiKeySchema } from '../../../../shared/api-key.ts';
 import { failure, type Outcome, success } from '../../../../shared/errors.ts';
 import { constantTimeEqual } from '../../../../shared/ids.ts';
+import { ToolPolicySchema } from '../../../../shared/tool-policy.ts';
 import type { ApiKeyRow, ApiKeyStore } from './store.ts';
 
 const MAX_KEYS = 1_000;
@@ -29,6 +30,7 @@ export class ApiKeys {
       sha256,
       subject: key.subject,
       scopes: key.scopes.join(' '),
+      tool_policy: key.tool_policy === null ? null : JSON.stringify(key.tool_policy),
       name: key.name,
       created_at: nowMs,
       expires_at: key.expires_at === null ? null : Date.parse(key.expires_at),
@@ -83,6 +85,7 @@ function viewOf(row: ApiKeyRow): ApiKey {
     key_id: row.key_id,
     subject: row.subject,
     scopes: row.scopes.split(' '),
+    tool_policy: row.tool_policy === null ? null : ToolPolicySchema.parse(JSON.parse(row.tool_policy)),
     name: row.name,
     created_at: new Date(row.created_at).toISOString(),
     expires_at: time(row.expires_at),

@@ -1,10 +1,11 @@
 /** SQL of a tenant's API keys: their digests, never the keys. */
 import * as z from 'zod';
+import { ensureSchema } from '../../schema.ts';
 
 const SCHEMA = `
 CREATE TABLE IF NOT EXISTS api_key (
   key_id TEXT PRIMARY KEY, sha256 TEXT NOT NULL, subject TEXT NOT NULL, scopes TEXT NOT NULL, name TEXT NOT NULL,
-  created_at INTEGER NOT NULL, expires_at INTEGER, revoked_at INTEGER, last_used_on TEXT
+  created_at INTEGER NOT NULL, expires_at INTEGER, revoked_at INTEGER, last_used_on TEXT, tool_policy TEXT
 ) WITHOUT ROWID;
 `;
 
@@ -18,6 +19,8 @@ const RowSchema = z.object({
   expires_at: z.number().nullable(),
   revoked_at: z.number().nullable(),
   last_used_on: z.string().nullable(),
+  /** JSON. */
+  tool_policy: z.string().nullable(),
 });
 export type ApiKeyRow = z.infer<typeof RowSchema>;
 
@@ -26,7 +29,8 @@ export class ApiKeyStore {
 
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
-    this.#sql.exec(SCHEMA);
+    const newerColumns = [['api_key', 'tool_policy', 'TEXT']] as const;
+    ensureSchema(storage, { name: 'api keys', statements: SCHEMA, newerColumns });
   }
 
   add(row: ApiKeyRow): void {

@@ -1,0 +1,21 @@
+/** A tool as it is shown to one caller: with what the tool policy of the caller makes of its arguments. */
+import { expectedOf } from '../../shared/argument-constraint.ts';
+import type { ToolDefinition } from './definition.ts';
+import { constraintsOn, type Rights } from './policy.ts';
+
+const MAX_NOTE_CHARACTERS = 600;
+
+export function heldDefinition<Tool extends ToolDefinition>(
+  tool: Tool,
+  rights: Pick<Rights, 'toolPolicy'>,
+): Tool {
+  const constraints = constraintsOn(rights, tool);
+  if (constraints.length === 0) return tool;
+  const notes = constraints.map((constraint) => {
+    const { argument, required } = constraint;
+    return `${argument} ${required ? '' : '(where given) '}has to be ${expectedOf(constraint)}`;
+  });
+  // In front, as some APIs cut descriptions.
+  const note = `For you ${notes.join('; ')}`.slice(0, MAX_NOTE_CHARACTERS).toWellFormed();
+  return { ...tool, description: `${note}. ${tool.description}`, constraints };
+}
