@@ -61,7 +61,7 @@ async function connectCurrent(): Promise<McpClient> {
   expect(client.getNegotiatedProtocolVersion()).toBe('2025-11-25');
   return {
     call: async (args, options) =>
-      ResultSchema.parse(await client.callTool({ name: 'shell', arguments: args }, options)),
+      ResultSchema.parse(await client.callTool({ name: 'run_command', arguments: args }, options)),
     close: () => client.close(),
   };
 }
@@ -71,7 +71,7 @@ async function connectFormer(): Promise<McpClient> {
   await client.connect(new FormerTransport(new URL('/mcp', proxy.url), transportOptions()));
   return {
     call: async (args, options) =>
-      ResultSchema.parse(await client.callTool({ name: 'shell', arguments: args }, undefined, options)),
+      ResultSchema.parse(await client.callTool({ name: 'run_command', arguments: args }, undefined, options)),
     close: () => client.close(),
   };
 }

@@ -56,7 +56,11 @@ test.each([
     // Nobody can write into a session that is the call's own: there the program ends after the restart by itself.
     const command = named ? untilTold('/workspace/told') : 'sleep 20; echo told';
     const first = await connect();
-    const execution = await first.tasks.callTool('shell', { ...place, command, timeout_ms: ENDLESS_MS });
+    const execution = await first.tasks.callTool('run_command', {
+      ...place,
+      command,
+      timeout_ms: ENDLESS_MS,
+    });
     if (execution.kind !== 'task') throw new Error('the call was answered directly');
     let reference: SerializedTaskReference | undefined;
     await execution.handoff((kept) => {
@@ -89,7 +93,7 @@ test('a task is cancelled by the client of the extension, and its program ends',
   const session = await stack().open();
   const { tasks, leave } = await connect();
   const command = 'echo begun; sleep 3600';
-  const execution = await tasks.callTool('shell', {
+  const execution = await tasks.callTool('run_command', {
     session_id: session.id,
     command,
     timeout_ms: ENDLESS_MS,
@@ -99,7 +103,7 @@ test('a task is cancelled by the client of the extension, and its program ends',
   const { outcome } = await execution.settle();
   expect(outcome.status).toBe('cancelled');
   // The shell of the session is the program's until that has ended.
-  const direct = await tasks.callTool('shell', {
+  const direct = await tasks.callTool('run_command', {
     session_id: session.id,
     command: 'echo free',
   });

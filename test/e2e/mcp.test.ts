@@ -4,7 +4,6 @@ import { Client as FormerClient } from '@modelcontextprotocol/sdk/client/index.j
 import { StreamableHTTPClientTransport as FormerTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import * as z from 'zod';
-import { ToolNameSchema } from '../../shared/tool.ts';
 import { PATIENCE_MS } from '../patience.ts';
 import { useStack } from './stack.ts';
 import { until } from './until.ts';
@@ -121,8 +120,9 @@ describe.each(CLIENTS)('%s', (_name, version, connect) => {
   }, 30_000);
 
   const sh = (command: string, options?: CallOptions) =>
-    client.call('shell', { command, session_id: sessionId }, options);
-  const py = (code: string) => client.call('python', { code, session_id: sessionId });
+    client.call('run_command', { command, session_id: sessionId }, options);
+  const py = (code: string) =>
+    client.call('execute_code', { language: 'python', code, session_id: sessionId });
 
   test('speaks its version, lists the tools, and pages through them to the end', async () => {
     expect(client.version()).toBe(version);
@@ -141,10 +141,13 @@ describe.each(CLIENTS)('%s', (_name, version, connect) => {
         'create_session',
         'decide_approval',
         'delete_session',
+        'execute_code',
+        'file',
         'list_approvals',
+        'run',
+        'run_command',
         'run_program',
         'search_tools',
-        ...ToolNameSchema.options,
         ...REGISTERED,
       ].toSorted(),
     );
@@ -172,7 +175,7 @@ describe.each(CLIENTS)('%s', (_name, version, connect) => {
   });
 
   test('gets a call without a session in one that is gone afterwards', async () => {
-    const result = await client.call('shell', { command: 'echo "$((6 * 7))"; exit 3' });
+    const result = await client.call('run_command', { command: 'echo "$((6 * 7))"; exit 3' });
     expect(result.isError).toBe(true);
     expect(textOf(result)).toBe('status: failed, exit code 3\n[stdout]\n42');
     const { session_id } = z.object({ session_id: z.string() }).parse(result.structuredContent);
@@ -238,7 +241,7 @@ describe.each(CLIENTS)('%s', (_name, version, connect) => {
     const abort = new AbortController();
     const command = 'echo begun > /tmp/begun; sleep infinity; echo no > /tmp/late';
     const endless = { command, session_id: sessionId, timeout_ms: ENDLESS_MS };
-    const running = client.call('shell', endless, { signal: abort.signal, timeout: ENDLESS_MS });
+    const running = client.call('run_command', endless, { signal: abort.signal, timeout: ENDLESS_MS });
     running.catch(() => undefined);
     const path = `/v1/sessions/${sessionId}/executions`;
     const ListSchema = z.object({ executions: z.array(z.object({ status: z.string() })) });
@@ -264,7 +267,7 @@ describe.each(CLIENTS)('%s', (_name, version, connect) => {
     const before = new Set(await sessions());
     const abort = new AbortController();
     const endless = { command: 'sleep infinity', timeout_ms: ENDLESS_MS };
-    const running = client.call('shell', endless, { signal: abort.signal, timeout: ENDLESS_MS });
+    const running = client.call('run_command', endless, { signal: abort.signal, timeout: ENDLESS_MS });
     running.catch(() => undefined);
     const own = await until('the call has a session', PATIENCE_MS, async () =>
       (await sessions()).find((id) => !before.has(id)),
@@ -276,7 +279,7 @@ describe.each(CLIENTS)('%s', (_name, version, connect) => {
   });
 
   test('is told what is wrong with a call, and which tools there are', async () => {
-    const wrong = await client.call('python', { session_id: sessionId });
+    const wrong = await client.call('execute_code', { language: 'python', session_id: sessionId });
     expect(wrong.isError).toBe(true);
     expect(textOf(wrong)).toBe('error: invalid_request: arguments.code: expected string');
     await expect(client.call('execute_pythn', {})).rejects.toThrow(
@@ -298,7 +301,7 @@ describe('R32: in the newer era a connection that is dropped', () => {
         id: 1,
         method: 'tools/call',
         params: {
-          name: 'shell',
+          name: 'run_command',
           arguments: { command, session_id: session.id, timeout_ms: ENDLESS_MS },
           _meta: {
             progressToken: 1,
@@ -312,7 +315,7 @@ describe('R32: in the newer era a connection that is dropped', () => {
         accept: 'application/json, text/event-stream',
         'mcp-protocol-version': '2026-07-28',
         'mcp-method': 'tools/call',
-        'mcp-name': 'shell',
+        'mcp-name': 'run_command',
       },
       signal: abort.signal,
     });

@@ -13,6 +13,8 @@ import type { TenantPrincipal } from './principal.ts';
 import type { VerificationKey } from './verification-key.ts';
 
 export const MAX_TOKEN_LIFETIME_S = 86_400;
+/** The part of the edge that has metadata, and so an audience, of its own. */
+export const MCP_RESOURCE = '/mcp';
 const REGISTERS_TOOLS: Scope = 'tools:write';
 const REQUIRED_CLAIMS = ['iss', 'sub', 'aud', 'exp', 'iat', 'jti', 'client_id'];
 
@@ -56,7 +58,7 @@ async function verifySignatureAndTimes(
     await jwtVerify(token, key.key, {
       algorithms: [...key.algorithms],
       issuer: issuer.issuer,
-      audience: issuer.audience,
+      audience: [issuer.audience, partOf(issuer, MCP_RESOURCE)],
       typ: 'at+jwt',
       requiredClaims: REQUIRED_CLAIMS,
       clockTolerance: MAX_CLOCK_SKEW_S,
@@ -98,7 +100,7 @@ function principalOf(
   if (!claims.success) {
     return refuse(`the claim ${String(claims.error.issues[0]?.path[0])} does not have its form`);
   }
-  const { iat, exp, sub, client_id, scope, jti } = claims.data;
+  const { iat, exp, aud, sub, client_id, scope, jti } = claims.data;
   const binding = BindingSchema.safeParse(input.cnf);
   if (!binding.success) return refuse('the token is bound to a key (cnf) in a way that is not known here');
   if (exp - iat > MAX_TOKEN_LIFETIME_S) {
@@ -122,10 +124,16 @@ function principalOf(
     toolPolicy,
     tokenId: jti,
     boundTo: binding.data?.jkt ?? null,
+    ...(aud === partOf(issuer, MCP_RESOURCE) ? { resource: MCP_RESOURCE } : {}),
     issuedAtMs: iat * 1_000,
     apiKeyId: isOwn ? client_id : null,
     expiresAtMs: exp * 1_000,
   });
+}
+
+/** Clients ask for tokens for the resource whose metadata they have read (RFC 8707). */
+function partOf({ audience }: Issuer, path: string): string {
+  return `${audience.replace(/\/$/, '')}${path}`;
 }
 
 /** Undefined for one that cannot be read: what it forbids is not known. */

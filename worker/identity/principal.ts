@@ -14,6 +14,8 @@ export interface TenantPrincipal {
   tokenId: string;
   /** Thumbprint of the key without whose proof the token is worth nothing. */
   boundTo?: string | null;
+  /** The part of this edge that the token is for alone; all of it without. */
+  resource?: string;
   /** `iat` of the token. */
   issuedAtMs: number;
   /** The API key that this edge gave the token for. */

@@ -37,10 +37,17 @@ const outputSchema: JsonSchema & { type: 'object' } = {
   type: 'object',
 };
 
+/** The call that one under a name of MCP's own stands for. */
+type Target = (args: Record<string, unknown>) => { name: string; args: Record<string, unknown> };
+
+const itself =
+  (name: string): Target =>
+  (args) => ({ name, args });
+
 export function executeTool(
   tool: ToolDefinition,
   name: string,
-  { mayCreate }: { mayCreate: boolean },
+  { mayCreate, target = itself(tool.name) }: { mayCreate: boolean; target?: Target },
 ): McpServerTool {
   const listed = mcpTool(tool, name);
   return {
@@ -51,9 +58,10 @@ export function executeTool(
     },
     call: async (given, context) => {
       const { args, options } = splitCall(given, tool.inputSchema);
-      const call = { args: withoutAbsent(args, tool.inputSchema), options };
+      const called = target(withoutAbsent(args, tool.inputSchema));
+      const call = { args: called.args, options };
       const form = formOf(tool);
-      return resultOf(await run(tool.name, { ...call, form }, context), { form, options, context });
+      return resultOf(await run(called.name, { ...call, form }, context), { form, options, context });
     },
   };
 }

@@ -24,6 +24,7 @@ import { programTools } from './program-tools.ts';
 import type { Progress } from './progress.ts';
 import { failureResult } from './result.ts';
 import type { ResumableStream } from './resumable-stream.ts';
+import { sessionCommands } from './session-commands.ts';
 import { SESSION_TOOLS_SCOPE, sessionTools } from './session-tools.ts';
 import type { TakenCall } from './taken-call.ts';
 import { serveTasks, taskCreation } from './tasks.ts';
@@ -37,7 +38,7 @@ const MAX_PAGE_CHARACTERS = 512 * 1024;
 const MAX_NAME_CHARACTERS = 128;
 const INSTRUCTIONS =
   'Isolated computers. create_session gives one whose files, variables and processes live on; pass its session_id to ' +
-  'the other tools. Without session_id a call has a computer of its own, which is gone afterwards. search_tools finds ' +
+  'the other tools: execute_code, run_command, file. Without session_id a call has a computer of its own, which is gone afterwards. search_tools finds ' +
   'further tools by what they do; call_tool calls them. run_program runs code in which they are functions.';
 
 export interface ServerOptions {
@@ -53,7 +54,7 @@ export async function serverFor(
   exchange: Exchange<'tenant'>,
   { cancellation, stream, isBatch }: ServerOptions,
 ): Promise<Server> {
-  const tools = await toolsAtHand(exchange);
+  const { tools, unlisted } = toolsAtHand(exchange);
   const server = new Server(IDENTITY, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
   const isModern = cancellation === undefined;
   if (isModern) serveTasks(server, exchange);
@@ -66,7 +67,7 @@ export async function serverFor(
   });
   server.setRequestHandler('tools/call', async ({ params }, context) => {
     const tool =
-      tools.find(({ listed }) => listed.name === params.name) ??
+      [...tools, ...unlisted].find(({ listed }) => listed.name === params.name) ??
       (await registeredTool(exchange, params.name));
     if (tool === undefined) throw unknownTool(params.name, tools);
     const { id, signal } = context.mcpReq;
@@ -83,20 +84,24 @@ export async function serverFor(
   return server;
 }
 
-/** Those that need no catalogue, in the order of their names. */
-async function toolsAtHand({ principal }: Exchange<'tenant'>): Promise<McpServerTool[]> {
+/** Those that need no catalogue, in the order of their names, and those that are called by their names all the same. */
+function toolsAtHand({ principal }: Exchange<'tenant'>): {
+  tools: McpServerTool[];
+  unlisted: McpServerTool[];
+} {
   const callable = callableTools(principal);
   const mayCreate = principal.scopes.has(SESSION_TOOLS_SCOPE);
-  const executing = callable.map((tool) => executeTool(tool, tool.name, { mayCreate }));
+  const executing = sessionCommands(callable, { mayCreate });
   const mayCall = hasToolScope(principal.scopes);
   const mayRunPrograms = callable.some(({ name }) => name === 'python' || name === 'node');
-  return [
+  const tools = [
     ...(mayCreate ? sessionTools : []),
     ...(mayCall ? discoveryTools : []),
     ...(principal.scopes.has(APPROVAL_TOOLS_SCOPE) ? approvalTools : []),
     ...(mayRunPrograms ? programTools : []),
-    ...executing,
+    ...executing.listed,
   ].toSorted((a, b) => (a.listed.name < b.listed.name ? -1 : 1));
+  return { tools, unlisted: executing.unlisted };
 }
 
 async function listedTools(

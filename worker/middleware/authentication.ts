@@ -12,10 +12,22 @@ import { Refusal } from './refusal.ts';
 export const PROTECTED_RESOURCE_PATH = '/.well-known/oauth-protected-resource';
 const ACTOR_DIGITS = 8;
 
+/** What a challenge names: this edge, or the part of it at a path that has metadata of its own (RFC 9728 section 3.1). */
+export interface ProtectedResource {
+  origin: string;
+  resource?: string | undefined;
+}
+
+export function metadataPath(resource = ''): string {
+  return `${PROTECTED_RESOURCE_PATH}${resource}`;
+}
+
 export interface Arrival {
   authorization: string | null;
   request: Request;
   configuration: Configuration;
+  /** Which part of the edge is asked. */
+  resource: string | undefined;
   nowMs: number;
   waitUntil: (promise: Promise<unknown>) => void;
   /** Called once the token verifies, before a proof of its key is spent: what is refused here has cost nothing. */
@@ -27,9 +39,10 @@ export interface Arrival {
 /** `scopes` are those that the route asks for: a caller without a token learns what to ask a token for. */
 export async function authenticate(arrival: Arrival, scopes: readonly string[]): Promise<Principal> {
   const { configuration } = arrival;
+  const asked = resourceOf(arrival);
   const given = readAuthorization(arrival.authorization);
   if (!given.ok && given.code === 'unauthenticated') {
-    throw new Refusal(given, challenge(configuration, { scopes }));
+    throw new Refusal(given, challenge(asked, { scopes }));
   }
   if (!given.ok) throw new Refusal(given);
   const { scheme, token } = given.value;
@@ -39,9 +52,16 @@ export async function authenticate(arrival: Arrival, scopes: readonly string[]):
     return { kind: 'operator', actor: `operator:${operatorTokenSha256.slice(0, ACTOR_DIGITS)}` };
   }
   const principal = await verified(token, arrival, scopes);
+  if (principal.resource !== undefined && principal.resource !== arrival.resource) {
+    throw barred(`the token is for ${principal.resource} alone`, scopes, asked);
+  }
   arrival.onVerified(principal);
   await requirePossession(principal, { scheme, token, scopes }, arrival);
   return principal;
+}
+
+function resourceOf({ configuration: { origin }, resource }: Arrival): ProtectedResource {
+  return { origin, resource };
 }
 
 /** Who sent this, where the token was verified a moment ago; a proof of its key is not looked at. */
@@ -56,9 +76,10 @@ export function rememberedCaller(
 
 async function verified(
   token: string,
-  { configuration, nowMs, waitUntil }: Arrival,
+  arrival: Arrival,
   scopes: readonly string[],
 ): Promise<TenantPrincipal> {
+  const { configuration, nowMs, waitUntil } = arrival;
   const tokens = verifiedTokensOf(configuration);
   const known = tokens.find(token, nowMs);
   if (known !== undefined) return known;
@@ -75,7 +96,7 @@ async function verified(
   if (outcome.code !== 'unauthenticated') throw new Refusal(outcome);
   throw new Refusal(
     outcome,
-    challenge(configuration, { scopes, error: 'invalid_token', description: outcome.detail }),
+    challenge(resourceOf(arrival), { scopes, error: 'invalid_token', description: outcome.detail }),
   );
 }
 
@@ -83,12 +104,16 @@ async function verified(
 async function requirePossession(
   principal: TenantPrincipal,
   { scheme, token, scopes }: { scheme: Scheme; token: string; scopes: readonly string[] },
-  { request, configuration, nowMs, takeProof }: Arrival,
+  arrival: Arrival,
 ): Promise<void> {
+  const { request, configuration, nowMs, takeProof } = arrival;
   const { boundTo = null } = principal;
   if (scheme === 'bearer' && boundTo === null) return;
   const refuse = (why: Failure, error: string) =>
-    new Refusal(why, challenge(configuration, { scheme: 'dpop', scopes, error, description: why.detail }));
+    new Refusal(
+      why,
+      challenge(resourceOf(arrival), { scheme: 'dpop', scopes, error, description: why.detail }),
+    );
   if (scheme === 'bearer' || boundTo === null) {
     const detail =
       scheme === 'bearer'
@@ -115,29 +140,29 @@ async function requirePossession(
 export function requireScopes(
   principal: TenantPrincipal,
   scopes: readonly string[],
-  configuration: Configuration,
+  resource: ProtectedResource,
 ): void {
   const missing = scopes.filter((scope) => !principal.scopes.has(scope));
   if (missing.length === 0) return;
-  throw insufficientScope(`the token lacks ${missing.join(', ')}`, scopes, configuration);
+  throw insufficientScope(`the token lacks ${missing.join(', ')}`, scopes, resource);
 }
 
 /** A token that verifies and that its tenant's operator has barred. */
-export function barred(detail: string, scopes: readonly string[], configuration: Configuration): Refusal {
+export function barred(detail: string, scopes: readonly string[], resource: ProtectedResource): Refusal {
   return new Refusal(
     failure('unauthenticated', detail),
-    challenge(configuration, { scopes, error: 'invalid_token', description: detail }),
+    challenge(resource, { scopes, error: 'invalid_token', description: detail }),
   );
 }
 
 export function insufficientScope(
   detail: string,
   scopes: readonly string[],
-  configuration: Configuration,
+  resource: ProtectedResource,
 ): Refusal {
   return new Refusal(
     failure('insufficient_scope', detail),
-    challenge(configuration, { scopes, error: 'insufficient_scope', description: detail }),
+    challenge(resource, { scopes, error: 'insufficient_scope', description: detail }),
   );
 }
 
@@ -187,13 +212,13 @@ async function isOperatorToken(token: string, configuration: Configuration): Pro
 
 /** `WWW-Authenticate` by RFC 6750 section 3 with the metadata pointer of RFC 9728 section 5.1. */
 export function challenge(
-  configuration: Configuration,
+  { origin, resource }: ProtectedResource,
   about: { scheme?: Scheme; scopes: readonly string[]; error?: string; description?: string },
 ): Record<string, string> {
   const parameters = [
     ...(about.error === undefined ? [] : [`error="${about.error}"`]),
     ...(about.description === undefined ? [] : [`error_description="${quotable(about.description)}"`]),
-    `resource_metadata="${configuration.origin}${PROTECTED_RESOURCE_PATH}"`,
+    `resource_metadata="${origin}${metadataPath(resource)}"`,
     ...(about.scopes.length === 0 ? [] : [`scope="${about.scopes.join(' ')}"`]),
   ];
   if (about.scheme !== 'dpop') return { 'WWW-Authenticate': `Bearer ${parameters.join(', ')}` };

@@ -3,9 +3,10 @@ import * as z from 'zod';
 import { PublicJwkSchema } from '../../shared/ed25519.ts';
 import { SCOPES } from '../../shared/scopes.ts';
 import type { SigningKey } from '../configuration.ts';
+import { MCP_RESOURCE } from '../identity/access-token.ts';
 import { DPOP_ALGORITHMS } from '../identity/dpop-proof.ts';
 import { AUDIT_OBJECT } from '../middleware/audit.ts';
-import { PROTECTED_RESOURCE_PATH } from '../middleware/authentication.ts';
+import { metadataPath } from '../middleware/authentication.ts';
 import { callObject } from '../middleware/call-object.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { openApiDocument } from '../openapi/document.ts';
@@ -95,37 +96,49 @@ const ProtectedResourceSchema = z.object({
   resource_name: z.string(),
 });
 
-const protectedResource = defineRoute({
-  method: 'GET',
-  path: PROTECTED_RESOURCE_PATH,
+const protectedResource = metadataOf('', {
   operationId: 'getProtectedResource',
   summary: 'Metadata of this protected resource (RFC 9728)',
-  access: { kind: 'public' },
-  answers: {
-    200: { description: 'The metadata', content: { 'application/json': ProtectedResourceSchema } },
-  },
-  errors: [],
-  handle: ({ configuration }) => {
-    return reply(
-      200,
-      {
-        resource: configuration.origin,
-        authorization_servers: [...configuration.issuers.keys()],
-        scopes_supported: Object.keys(SCOPES),
-        bearer_methods_supported: ['header'],
-        jwks_uri: `${configuration.origin}${KEYS_PATH}`,
-        dpop_signing_alg_values_supported: [...DPOP_ALGORITHMS],
-        dpop_bound_access_tokens_required: false,
-        resource_name: 'Sandgate',
-      },
-      CACHED,
-    );
-  },
 });
+
+const protectedMcp = metadataOf(MCP_RESOURCE, {
+  operationId: 'getProtectedMcp',
+  summary: 'Metadata of the MCP server as a protected resource (RFC 9728), where its clients look first',
+});
+
+/** Of the whole edge, or of the part of it at a path. */
+function metadataOf(resource: string, about: { operationId: string; summary: string }): Route {
+  return defineRoute({
+    ...about,
+    method: 'GET',
+    path: metadataPath(resource),
+    access: { kind: 'public' },
+    answers: {
+      200: { description: 'The metadata', content: { 'application/json': ProtectedResourceSchema } },
+    },
+    errors: [],
+    handle: ({ configuration }) => {
+      return reply(
+        200,
+        {
+          resource: `${configuration.origin}${resource}`,
+          authorization_servers: [...configuration.issuers.keys()],
+          scopes_supported: Object.keys(SCOPES),
+          bearer_methods_supported: ['header'],
+          jwks_uri: `${configuration.origin}${KEYS_PATH}`,
+          dpop_signing_alg_values_supported: [...DPOP_ALGORITHMS],
+          dpop_bound_access_tokens_required: false,
+          resource_name: 'Sandgate',
+        },
+        CACHED,
+      );
+    },
+  });
+}
 
 /** The description is served beside the API and below its version. */
 export function documentRoutes(described: readonly Route[]): Route[] {
-  const plain = [healthz, readyz, jwks, protectedResource];
+  const plain = [healthz, readyz, jwks, protectedResource, protectedMcp];
   let text: string | undefined;
   const serve = (path: string, operationId: string): Route =>
     defineRoute({

@@ -30,7 +30,7 @@ export const mcpResume = defineRoute({
   path: MCP_PATH,
   operationId: 'resumeMcp',
   summary: 'Go on with the stream of a call over MCP that was cut (before 2026-07-28)',
-  access: { kind: 'tenant' },
+  access: { kind: 'tenant', resource: MCP_PATH },
   headers: {
     'Last-Event-ID': 'The `id` of the last event that arrived: the stream goes on after it.',
     'Mcp-Session-Id': 'What the answer to `initialize` carried.',
@@ -104,7 +104,8 @@ async function toolOf(
   }
   const builtIn = ToolNameSchema.safeParse(tool.name);
   if (builtIn.success) {
-    requireScopes(exchange.principal, [BUILT_IN_TOOLS[builtIn.data].scope], exchange.configuration);
+    const { origin } = exchange.configuration;
+    requireScopes(exchange.principal, [BUILT_IN_TOOLS[builtIn.data].scope], { origin, resource: MCP_PATH });
     requireBuiltIn(exchange.principal, builtIn.data);
     return success(null);
   }

@@ -3,6 +3,7 @@ import { createMcpHandler, isLegacyRequest } from '@modelcontextprotocol/server'
 import * as z from 'zod';
 import { MAX_BODY_BYTES } from '../../shared/limits.ts';
 import { BUILT_IN_TOOLS, ToolNameSchema } from '../../shared/tool.ts';
+import { MCP_RESOURCE } from '../identity/access-token.ts';
 import { lineAndColumn, parseStrictJson, type StrictJson } from '../json/strict-json.ts';
 import { CallCancellation, type RequestId } from '../mcp/cancellation.ts';
 import { KEEP_ALIVE_MS, readsPrimingEvents } from '../mcp/event-lines.ts';
@@ -15,6 +16,7 @@ import {
 } from '../mcp/messages.ts';
 import { ResumableStream } from '../mcp/resumable-stream.ts';
 import { serverFor } from '../mcp/server.ts';
+import { EXECUTE_CODE, RUN_COMMAND } from '../mcp/session-commands.ts';
 import { isMcpSessionIdOf, MCP_SESSION_HEADER, newMcpSessionId } from '../mcp/session-id.ts';
 import { SESSION_TOOLS_SCOPE, sessionTools } from '../mcp/session-tools.ts';
 import { MISSING_TASKS, TASKS_EXTENSION, undeclaredTaskListener } from '../mcp/task-messages.ts';
@@ -23,7 +25,7 @@ import { EVENT_STREAM_MEDIA_TYPE, JSON_MEDIA_TYPE } from '../middleware/body.ts'
 import { callerOf } from './own-session.ts';
 import { defineRoute, type Exchange } from './route.ts';
 
-export const MCP_PATH = '/mcp';
+export const MCP_PATH = MCP_RESOURCE;
 
 /** One request of the tenant's rate: a batch must not be a way around it. */
 const MAX_BATCH = 16;
@@ -41,7 +43,7 @@ export const mcp = defineRoute({
   path: MCP_PATH,
   operationId: 'mcp',
   summary: 'Model Context Protocol (Streamable HTTP)',
-  access: { kind: 'tenant' },
+  access: { kind: 'tenant', resource: MCP_PATH },
   headers: {
     'Mcp-Session-Id': 'Before 2026-07-28: what the answer to `initialize` carried.',
     'Mcp-Protocol-Version': 'The version of the protocol.',
@@ -145,12 +147,18 @@ function serve(
 
 /** A known tool that the token does not reach is refused as by REST: the client learns which scope to ask for. */
 export function requireScopesOfTools(exchange: Exchange<'tenant'>, names: readonly string[]): void {
+  const { scopes: held } = exchange.principal;
   const scopes = names.flatMap((name) => {
     if (sessionTools.some(({ listed }) => listed.name === name)) return [SESSION_TOOLS_SCOPE];
+    if (name === RUN_COMMAND) return [BUILT_IN_TOOLS.shell.scope];
+    // Which language it is stands in its arguments; a token for neither learns of one.
+    if (name === EXECUTE_CODE)
+      return held.has(BUILT_IN_TOOLS.node.scope) ? [] : [BUILT_IN_TOOLS.python.scope];
     const tool = ToolNameSchema.safeParse(name);
     return tool.success ? [BUILT_IN_TOOLS[tool.data].scope] : [];
   });
-  requireScopes(exchange.principal, [...new Set(scopes)], exchange.configuration);
+  const { origin } = exchange.configuration;
+  requireScopes(exchange.principal, [...new Set(scopes)], { origin, resource: MCP_PATH });
 }
 
 export function rpcError(

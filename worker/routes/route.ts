@@ -27,6 +27,8 @@ export interface Access<Kind extends AccessKind> {
   kind: Kind;
   /** Scopes that a tenant's token needs, all of them. */
   scopes?: readonly Scope[];
+  /** The part of the edge that it is of, where that has metadata of its own. */
+  resource?: string;
   /** A WebSocket: a page, which cannot send headers with it, may give the token as a subprotocol. */
   webSocket?: boolean;
   /** For clients that put their token elsewhere: the `Authorization` that their headers stand for. */
@@ -176,6 +178,7 @@ async function callerOf(
         null,
       request: c.req.raw,
       configuration,
+      resource: access.resource,
       nowMs: Date.now(),
       waitUntil,
       // Before the body is read, a request of the tenant's rate is spent, or any object is asked.
@@ -198,13 +201,14 @@ async function callerOf(
     throw new Refusal(failure('forbidden', `this route is for the ${access.kind}'s tokens`));
   }
   if (principal.kind === 'operator') return principal;
-  requireScopes(principal, access.scopes ?? [], configuration);
+  const asked = { origin: configuration.origin, resource: access.resource };
+  requireScopes(principal, access.scopes ?? [], asked);
   if (access.anyScope !== undefined && !hasAny(principal, access.anyScope)) {
-    throw insufficientScope('the token has none of the scopes', needed, configuration);
+    throw insufficientScope('the token has none of the scopes', needed, asked);
   }
   c.set('rate', await admitTenant(c.env, principal, configuration));
   const bar = admission.barOf(principal);
-  if (bar !== undefined) throw barred(bar, needed, configuration);
+  if (bar !== undefined) throw barred(bar, needed, asked);
   return principal;
 }
 

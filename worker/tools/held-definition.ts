@@ -1,5 +1,5 @@
 /** A tool as it is shown to one caller: with what the tool policy of the caller makes of its arguments. */
-import { expectedOf } from '../../shared/argument-constraint.ts';
+import { type ArgumentConstraint, expectedOf } from '../../shared/argument-constraint.ts';
 import type { ToolDefinition } from './definition.ts';
 import { constraintsOn, type Rights } from './policy.ts';
 
@@ -11,11 +11,14 @@ export function heldDefinition<Tool extends ToolDefinition>(
 ): Tool {
   const constraints = constraintsOn(rights, tool);
   if (constraints.length === 0) return tool;
+  // In front, as some APIs cut descriptions.
+  return { ...tool, description: `${constraintNote(constraints)}. ${tool.description}`, constraints };
+}
+
+export function constraintNote(constraints: readonly ArgumentConstraint[]): string {
   const notes = constraints.map((constraint) => {
     const { argument, required } = constraint;
     return `${argument} ${required ? '' : '(where given) '}has to be ${expectedOf(constraint)}`;
   });
-  // In front, as some APIs cut descriptions.
-  const note = `For you ${notes.join('; ')}`.slice(0, MAX_NOTE_CHARACTERS).toWellFormed();
-  return { ...tool, description: `${note}. ${tool.description}`, constraints };
+  return `For you ${notes.join('; ')}`.slice(0, MAX_NOTE_CHARACTERS).toWellFormed();
 }

@@ -4,7 +4,6 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import { ExecutionSchema } from '../../../shared/execution.ts';
 import { INLINE_BYTES } from '../../../shared/limits.ts';
-import { ToolNameSchema } from '../../../shared/tool.ts';
 import type { HostDouble, Script } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api } from '../harness/api.ts';
@@ -20,7 +19,10 @@ const TOOL_NAMES = [
   'list_approvals',
   'delete_session',
   'search_tools',
-  ...ToolNameSchema.options,
+  'execute_code',
+  'run_command',
+  'file',
+  'run',
 ].toSorted();
 
 let host: HostDouble;
@@ -129,7 +131,7 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
       expect(inputSchema.type).toBe('object');
       for (const word of ['oneOf', 'anyOf', 'allOf']) expect(inputSchema).not.toHaveProperty(word);
     }
-    const shell = tools.find(({ name }) => name === 'shell');
+    const shell = tools.find(({ name }) => name === 'run_command');
     expect(Object.keys(shell?.inputSchema.properties ?? {})).toEqual([
       'command',
       'session_id',
@@ -139,8 +141,29 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
     expect(shell?.inputSchema.required).toEqual(['command']);
   });
 
+  test.each([
+    ['execute_code', { language: 'javascript', code: 'hello' }, 'node'],
+    ['execute_code', { language: 'python', code: 'hello' }, 'python'],
+    ['run_command', { command: 'hello' }, 'shell'],
+    ['python', { code: 'hello' }, 'python'],
+    ['node', { code: 'hello' }, 'node'],
+    ['shell', { command: 'hello' }, 'shell'],
+  ])('calls %s with %j, which is %s', async (name, args, tool) => {
+    const result = await callTool(client, name, { ...args, session_id: sessionId });
+    expect(ExecutionContent.parse(result.structuredContent)).toMatchObject({
+      status: 'succeeded',
+      tool_name: tool,
+    });
+  });
+
+  test('is told what was wrong with code that it wanted to run', async () => {
+    const result = await callTool(client, 'execute_code', { language: 'ruby', code: '1' });
+    expect(result.isError).toBe(true);
+    expect(textOf(result)).toContain('arguments.language');
+  });
+
   test('gets the output as text and the execution as data', async () => {
-    const result = await callTool(client, 'shell', { command: 'hello', session_id: sessionId });
+    const result = await callTool(client, 'run_command', { command: 'hello', session_id: sessionId });
     expect(result.isError).toBe(false);
     expect(result.content).toEqual([{ type: 'text', text: 'hello\n' }]);
     const content = ExecutionContent.parse(result.structuredContent);
@@ -150,7 +173,11 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
   });
 
   test('R65: is told of a failed program as an error of the tool, not of the protocol', async () => {
-    const result = await callTool(client, 'python', { code: '1/0', session_id: sessionId });
+    const result = await callTool(client, 'execute_code', {
+      language: 'python',
+      code: '1/0',
+      session_id: sessionId,
+    });
     expect(result.isError).toBe(true);
     expect(textOf(result)).toContain('status: failed, ZeroDivisionError: division by zero');
     expect(ExecutionContent.parse(result.structuredContent).error).toMatchObject({
@@ -160,13 +187,21 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
   });
 
   test('R42: gets numbers that JSON does not have as text', async () => {
-    const result = await callTool(client, 'python', { code: 'not finite', session_id: sessionId });
+    const result = await callTool(client, 'execute_code', {
+      language: 'python',
+      code: 'not finite',
+      session_id: sessionId,
+    });
     expect(textOf(result)).toBe(NOT_FINITE);
     expect(ExecutionContent.parse(result.structuredContent).value).toBe(NOT_FINITE);
   });
 
   test('is shown images', async () => {
-    const result = await callTool(client, 'python', { code: 'figure', session_id: sessionId });
+    const result = await callTool(client, 'execute_code', {
+      language: 'python',
+      code: 'figure',
+      session_id: sessionId,
+    });
     expect(result.content).toEqual([
       { type: 'text', text: '[value]\n<Figure>\n[result 1, image/png: 70 bytes]' },
       { type: 'image', mimeType: 'image/png', data: PIXEL },
@@ -177,7 +212,11 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
   });
 
   test('is given sounds', async () => {
-    const result = await callTool(client, 'python', { code: 'sound', session_id: sessionId });
+    const result = await callTool(client, 'execute_code', {
+      language: 'python',
+      code: 'sound',
+      session_id: sessionId,
+    });
     expect(result.content).toEqual([
       { type: 'text', text: '[result 1, audio/wav: 4 bytes]' },
       { type: 'audio', mimeType: 'audio/wav', data: 'UklGRg==' },
@@ -185,7 +224,7 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
   });
 
   test('gets long output cut, and where the whole is', async () => {
-    const result = await callTool(client, 'shell', { command: 'many', session_id: sessionId });
+    const result = await callTool(client, 'run_command', { command: 'many', session_id: sessionId });
     expect(textOf(result).length).toBeLessThanOrEqual(16_000);
     expect(textOf(result)).toContain(`GET /v1/sessions/${sessionId}/executions/`);
     const content = ExecutionContent.parse(result.structuredContent);
@@ -194,7 +233,7 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
   });
 
   test('may leave the session out: the call then has one that ends with it', async () => {
-    const result = await callTool(client, 'shell', { command: 'alone' });
+    const result = await callTool(client, 'run_command', { command: 'alone' });
     expect(textOf(result)).toBe('alone\n');
     const content = ExecutionContent.parse(result.structuredContent);
     expect(content).toMatchObject({ session_ended: true });
@@ -206,7 +245,7 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
 
   test('gets what the list says that a tool gives, also of more output than a result holds', async () => {
     await client.listTools();
-    const result = await callTool(client, 'shell', { command: 'long', session_id: sessionId });
+    const result = await callTool(client, 'run_command', { command: 'long', session_id: sessionId });
     const content = ExecutionContent.parse(result.structuredContent);
     expect(content).toMatchObject({ status: 'succeeded', truncated: true });
     const path = `/v1/sessions/${sessionId}/executions/${content.execution_id}`;
@@ -216,12 +255,12 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
 
   test('gets the first result again for a call with the same key', async () => {
     const args = { command: 'once', session_id: sessionId, idempotency_key: `k-${era}` };
-    const first = ExecutionContent.parse((await callTool(client, 'shell', args)).structuredContent);
-    const again = ExecutionContent.parse((await callTool(client, 'shell', args)).structuredContent);
+    const first = ExecutionContent.parse((await callTool(client, 'run_command', args)).structuredContent);
+    const again = ExecutionContent.parse((await callTool(client, 'run_command', args)).structuredContent);
     expect(again.execution_id).toBe(first.execution_id);
     const alone = { command: 'once alone', idempotency_key: `a-${era}` };
-    const one = ExecutionContent.parse((await callTool(client, 'shell', alone)).structuredContent);
-    const two = ExecutionContent.parse((await callTool(client, 'shell', alone)).structuredContent);
+    const one = ExecutionContent.parse((await callTool(client, 'run_command', alone)).structuredContent);
+    const two = ExecutionContent.parse((await callTool(client, 'run_command', alone)).structuredContent);
     expect(two.execution_id).toBe(one.execution_id);
   });
 
@@ -236,7 +275,7 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
     ['in a session that is not there', { command: 'x', session_id: 'ses_no' }, /^error: not_found/],
   ])('is told what is wrong with a call %s', async (_what, args, expected) => {
     const own = Object.entries(args).map(([name, value]) => [name, value === 'S' ? sessionId : value]);
-    const result = await callTool(client, 'shell', Object.fromEntries(own));
+    const result = await callTool(client, 'run_command', Object.fromEntries(own));
     expect(result.isError).toBe(true);
     expect(textOf(result)).toMatch(expected);
   });
@@ -250,7 +289,7 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
   test('hears of the output of a running program', async () => {
     const heard: { progress: number; message: string | undefined }[] = [];
     const running = client.callTool(
-      { name: 'shell', arguments: { command: 'hold', session_id: sessionId } },
+      { name: 'run_command', arguments: { command: 'hold', session_id: sessionId } },
       {
         onprogress: ({ progress, message }) => {
           heard.push({ progress, message });
@@ -269,7 +308,7 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
     const abort = new AbortController();
     const held = host.session(sessionId).executions.size;
     const running = client.callTool(
-      { name: 'shell', arguments: { command: 'hold', session_id: sessionId } },
+      { name: 'run_command', arguments: { command: 'hold', session_id: sessionId } },
       { signal: abort.signal },
     );
     running.catch(() => undefined);
@@ -278,7 +317,7 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
     abort.abort();
     await expect(running).rejects.toThrow();
     await execution?.interrupted;
-    expect(textOf(await callTool(client, 'shell', { command: 'after', session_id: sessionId }))).toBe(
+    expect(textOf(await callTool(client, 'run_command', { command: 'after', session_id: sessionId }))).toBe(
       'after\n',
     );
   });
@@ -287,7 +326,7 @@ describe.each<Era>(['2025-11-25', '2026-07-28'])('a client of %s', (era) => {
     const abort = new AbortController();
     const before = new Set(host.sessions.keys());
     const running = client.callTool(
-      { name: 'shell', arguments: { command: 'hold' } },
+      { name: 'run_command', arguments: { command: 'hold' } },
       { signal: abort.signal },
     );
     running.catch(() => undefined);

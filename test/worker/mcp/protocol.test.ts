@@ -48,8 +48,34 @@ describe('who may ask', () => {
     const answer = await rpc(list);
     expect(answer.status).toBe(401);
     expect(answer.headers.get('WWW-Authenticate')).toBe(
-      `Bearer resource_metadata="${ORIGIN}/.well-known/oauth-protected-resource"`,
+      `Bearer resource_metadata="${ORIGIN}/.well-known/oauth-protected-resource/mcp"`,
     );
+    const metadata = await api('GET', '/.well-known/oauth-protected-resource/mcp');
+    expect(metadata.json).toMatchObject({
+      resource: `${ORIGIN}/mcp`,
+      authorization_servers: expect.arrayContaining(['https://issuer.test']),
+      bearer_methods_supported: ['header'],
+    });
+  });
+
+  test('a token for this resource alone, as clients ask for it, is taken here and nowhere else', async () => {
+    const token = await tokenOf({ claims: { aud: `${ORIGIN}/mcp` } });
+    expect((await rpc(list, { token })).status).toBe(200);
+    const elsewhere = await api('GET', '/v1/sessions', { token });
+    expect(problemIn(elsewhere)).toMatchObject({
+      code: 'unauthenticated',
+      detail: 'the token is for /mcp alone',
+    });
+    expect(elsewhere.headers.get('WWW-Authenticate')).toContain('/oauth-protected-resource"');
+    const other = await tokenOf({ claims: { aud: `${ORIGIN}/mcp/x` } });
+    expect((await rpc(list, { token: other })).status).toBe(401);
+  });
+
+  test('a token without the scope of a tool learns it with the metadata of this resource', async () => {
+    const token = await tokenOf({ claims: { scope: 'sessions:read' } });
+    const answer = await rpc(call(1, 'create_session', {}), { token });
+    expect(answer.status).toBe(403);
+    expect(answer.headers.get('WWW-Authenticate')).toContain('/oauth-protected-resource/mcp"');
   });
 
   test('a token of an unknown key is refused, and the operator’s is for other routes', async () => {
@@ -98,7 +124,13 @@ describe('who may ask', () => {
     expect(await namesFor('tools:python')).toMatchObject([
       { name: 'answer_program' },
       { name: 'call_tool' },
-      { name: 'python', inputSchema: { required: ['code', 'session_id'] } },
+      {
+        name: 'execute_code',
+        inputSchema: {
+          properties: { language: { enum: ['python'] } },
+          required: ['language', 'code', 'session_id'],
+        },
+      },
       { name: 'run_program' },
       { name: 'search_tools' },
     ]);
@@ -107,7 +139,7 @@ describe('who may ask', () => {
       { name: 'call_tool' },
       { name: 'create_session' },
       { name: 'delete_session' },
-      { name: 'python', inputSchema: { required: ['code'] } },
+      { name: 'execute_code', inputSchema: { required: ['language', 'code'] } },
       { name: 'run_program' },
       { name: 'search_tools' },
     ]);
@@ -119,6 +151,14 @@ describe('who may ask', () => {
     expect(answer.status).toBe(403);
     expect(answer.headers.get('WWW-Authenticate')).toContain('error="insufficient_scope"');
     expect(answer.headers.get('WWW-Authenticate')).toContain('scope="tools:shell"');
+    const command = await rpc(call(3, 'run_command', { command: 'x', session_id: sessionId }), { token });
+    expect(command.headers.get('WWW-Authenticate')).toContain('scope="tools:shell"');
+    const shell = await tokenOf({ claims: { tenant: 'acme', sub: 'alice', scope: 'tools:shell' } });
+    const code = { language: 'python', code: '1', session_id: sessionId };
+    const executed = await rpc(call(4, 'execute_code', code), { token: shell });
+    expect(executed.headers.get('WWW-Authenticate')).toContain('scope="tools:python"');
+    const script = await rpc(call(5, 'execute_code', { ...code, language: 'javascript' }), { token });
+    expect(script.text).toContain('arguments.language');
     const created = await rpc(call(2, 'create_session', {}), { token });
     expect(created.headers.get('WWW-Authenticate')).toContain('scope="sessions:write"');
     expect(host.session(sessionId).executions.size).toBe(0);
