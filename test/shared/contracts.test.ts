@@ -151,6 +151,7 @@ describe('the list of errors', () => {
         "method_not_allowed 405 false",
         "unauthenticated 401 false",
         "insufficient_scope 403 false",
+        "policy_refused 403 false",
         "issuer_unavailable 503 true",
         "forbidden 403 false",
         "rate_limited 429 true",
