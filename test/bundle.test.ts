@@ -19,7 +19,7 @@ const LIBRARIES = [
   'zod',
 ];
 /** What these and our own code may come to: far below what a Worker may have. */
-const MAX_GZIP_BYTES = 450_000;
+const MAX_GZIP_BYTES = 500_000;
 
 test('the Worker bundles the libraries that it is to have and nothing of Node, and stays small', async () => {
   const built = await build({
