@@ -41,6 +41,12 @@ const EnvironmentSchema = z.object({
   SANDGATE_LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
   /** How long a program waits for its tools before its sandbox is frozen. */
   SANDGATE_WAITING_FREEZE_MS: z.coerce.number().int().min(0).max(3_600_000).default(DEFAULT_REST_AFTER_MS),
+  /** Of snapshots that lie at the edge, for sessions that come back here; 0: nothing is kept. */
+  SANDGATE_KEPT_SNAPSHOT_BYTES: z.coerce
+    .number()
+    .int()
+    .min(0)
+    .default(2 * GIB),
   ...EGRESS_ENVIRONMENT,
   ...POOL_ENVIRONMENT,
   SANDGATE_MAX_CPUS: z.coerce.number().min(0.1).default(availableParallelism()),
@@ -66,6 +72,7 @@ export interface Configuration {
   egress: EgressSettings;
   pool: PoolSettings;
   restAfterMs: number;
+  keptSnapshotBytes: number;
   logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent';
   /** Undefined: no metrics are served. */
   metricsPort: number | undefined;
@@ -107,6 +114,7 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Outcome<Confi
     egress: egressSettings(values),
     pool: poolSettings(values, values.SANDGATE_CAPACITY),
     restAfterMs: values.SANDGATE_WAITING_FREEZE_MS,
+    keptSnapshotBytes: values.SANDGATE_KEPT_SNAPSHOT_BYTES,
     logLevel: values.SANDGATE_LOG_LEVEL,
     metricsPort: values.SANDGATE_METRICS_PORT === 0 ? undefined : values.SANDGATE_METRICS_PORT,
     drainTimeoutMs: values.SANDGATE_DRAIN_TIMEOUT_S * 1000,

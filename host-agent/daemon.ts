@@ -95,6 +95,7 @@ function readGauges({ agent, sandboxes, pooled, stopping }: DaemonParts): GaugeR
     sandboxes: agent?.sandboxes ?? 0,
     capacity: sandboxes?.facts.capacity ?? 0,
     executions: sandboxes?.executions ?? 0,
+    keptSnapshotBytes: agent?.keptSnapshotBytes ?? 0,
     edgeConnected: agent?.isConnected ?? false,
     degraded: agent?.isDegraded ?? false,
     draining: stopping.aborted || (agent?.isDraining ?? false),

@@ -32,6 +32,8 @@ export interface AgentOptions {
   /** Made only once this agent holds the state folder alone. */
   openSandboxes: () => Promise<Outcome<Sandboxes>>;
   onJournalWrite?: (durationMs: number, bytes: number) => void;
+  /** Of snapshots that lie at the edge; without it, nothing is kept. */
+  keptSnapshotBytes?: number;
   timing?: Partial<LinkTiming>;
   abandonAfterMs?: number;
   leaseClocks?: LeaseClocks;
@@ -50,6 +52,8 @@ export interface Agent {
   readonly sandboxes: number;
   /** Digests of the images of those sandboxes. */
   readonly imagesInUse: string[];
+  /** Of snapshots that lie at the edge. */
+  readonly keptSnapshotBytes: number;
   /** While true no new sandbox is taken, and the edge knows. */
   isDraining: boolean;
   /** Waits so long at most for executions that run, or until it is to hurry. */
@@ -129,6 +133,7 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
   const snapshots = await Snapshots.open({
     edgeUrl: options.edgeUrl,
     directory: join(options.hostDir, 'snapshots'),
+    keptBytes: options.keptSnapshotBytes ?? 0,
     host,
     cpuFeaturesSha256: await cpuFeaturesSha256(),
   });
@@ -190,6 +195,9 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
     },
     get imagesInUse() {
       return attachments.imagesInUse;
+    },
+    get keptSnapshotBytes() {
+      return snapshots.keptBytes;
     },
     get isDraining() {
       return attachments.isDraining;

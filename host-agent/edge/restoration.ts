@@ -42,12 +42,12 @@ export async function restoreSession(
 ): Promise<Outcome<Restored>> {
   if (sandboxes.restore === undefined) return failure('restore_failed', 'this host restores no checkpoints');
   const { claims, snapshot } = grant;
-  const folder = await snapshots.folder();
   try {
     const signal = AbortSignal.timeout(RESTORE_TIMEOUT_MS);
-    const fetched = await snapshots.fetch(folder, snapshot, claims, signal);
+    const fetched = await snapshots.fetch(snapshot, claims, signal);
     if (!fetched.ok) return fetched;
-    const { state } = fetched.value;
+    await using opened = fetched.value;
+    const { folder, state } = opened;
     const forks = forkedRuns(state, grant);
     const runs = [...runsToGoOn(state, grant), ...forks].map((run) => new RestoredRun(run, claims, state));
     for (const run of runs) {
@@ -71,6 +71,7 @@ export async function restoreSession(
     });
     if (!restored.ok) return restored;
     const { sandbox, calls, goOn } = restored.value;
+    if (snapshot.executions === 'continue') await opened.forget();
     return success({
       sandbox,
       session: {
@@ -83,8 +84,6 @@ export async function restoreSession(
     });
   } catch (error: unknown) {
     return failure('restore_failed', error instanceof Error ? error.message : 'the sandbox was not restored');
-  } finally {
-    await snapshots.remove(folder);
   }
 }
 

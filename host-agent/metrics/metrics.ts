@@ -25,6 +25,8 @@ export interface GaugeReadings {
   sandboxes: number;
   capacity: number;
   executions: number;
+  /** Of snapshots that lie at the edge too. */
+  keptSnapshotBytes: number;
   edgeConnected: boolean;
   degraded: boolean;
   draining: boolean;
@@ -206,6 +208,11 @@ function addGauges(registers: Registry[], readings: () => GaugeReadings): void {
   gauge('sandgate_pool_starting', 'Sandboxes on their way into the pool.', (now) => now.pooled.starting);
   gauge('sandgate_sandbox_capacity', 'Sandboxes that may live at once.', (now) => now.capacity);
   gauge('sandgate_executions_running', 'Executions that run.', (now) => now.executions);
+  gauge(
+    'sandgate_kept_snapshot_bytes',
+    'Sealed snapshots on the disk, for sessions that come back.',
+    (now) => now.keptSnapshotBytes,
+  );
   gauge('sandgate_edge_connected', '1 while the control link is up.', (now) => Number(now.edgeConnected));
   gauge('sandgate_journal_degraded', '1 while the disk refuses the journal.', (now) => Number(now.degraded));
   gauge('sandgate_draining', '1 while no new sandbox is taken.', (now) => Number(now.draining));

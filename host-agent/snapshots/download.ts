@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import { type SnapshotManifest, SnapshotManifestSchema } from '../../shared/snapshot.ts';
 import { inParallel } from './parallel.ts';
-import { type Sealing, sha256Of } from './sealing.ts';
+import type { Sealing } from './sealing.ts';
 import type { SnapshotStorage } from './storage.ts';
 
 const CHUNKS_AT_ONCE = 6;
@@ -21,11 +21,8 @@ export async function readManifest(
   storage: SnapshotStorage,
   expected: { snapshotId: string; sha256: string },
 ): Promise<Outcome<SnapshotManifest>> {
-  const got = await storage.getManifest();
+  const got = await storage.getManifest(expected.sha256);
   if (!got.ok) return got;
-  if ((await sha256Of(got.value)) !== expected.sha256) {
-    return failure('snapshot_damaged', 'the manifest does not hash to its digest');
-  }
   const manifest = parse(got.value);
   if (manifest === undefined || manifest.snapshot_id !== expected.snapshotId) {
     return failure('snapshot_damaged', 'the manifest is not one of this snapshot');
@@ -84,7 +81,7 @@ async function fill(
 ): Promise<Outcome<null>> {
   const stored = await storage.getChunk(chunk.sha256);
   if (!stored.ok) return stored;
-  const piece = await sealing.open(chunk.sha256, stored.value, chunk.bytes);
+  const piece = await sealing.open(stored.value, chunk.bytes);
   if (piece === undefined) return failure('snapshot_damaged', 'a chunk does not verify');
   for (const { file, offset } of at) {
     for (let written = 0; written < piece.length; ) {

@@ -53,14 +53,9 @@ export class Sealing {
     return { sha256: await sha256Of(stored), stored };
   }
 
-  /** Undefined for what is not the piece of this size that was sealed under this name. */
-  async open(
-    sha256: string,
-    stored: Uint8Array<ArrayBuffer>,
-    bytes: number,
-  ): Promise<Uint8Array | undefined> {
+  /** Undefined for what is not a piece of this size that was sealed under this key. */
+  async open(stored: Uint8Array<ArrayBuffer>, bytes: number): Promise<Uint8Array | undefined> {
     if (bytes > SNAPSHOT_PIECE_BYTES || stored.length <= NONCE_BYTES + TAG_BYTES) return undefined;
-    if ((await sha256Of(stored)) !== sha256) return undefined;
     try {
       const nonce = stored.subarray(0, NONCE_BYTES);
       const sealed = stored.subarray(NONCE_BYTES);

@@ -17,10 +17,13 @@ import {
   MAX_HOST_STATE_BYTES,
 } from '../execution/carried.ts';
 import { downloadFiles, readManifest } from './download.ts';
+import { KeptChunks } from './kept-chunks.ts';
 import { Sealing, sha256Of } from './sealing.ts';
 import { PATIENT_ATTEMPTS, SnapshotStorage, type StorageOptions } from './storage.ts';
 import { uploadFiles } from './upload.ts';
 
+/** A session that is called again is so soon, or nobody knows when. */
+const KEPT_FOR_MS = 60 * 60_000;
 /** Beside what the limits of a sandbox let it hold: gVisor's own state, and that of the host. */
 const SNAPSHOT_ALLOWANCE_BYTES = 512 * 1024 * 1024;
 
@@ -28,6 +31,8 @@ export interface SnapshotsOptions {
   edgeUrl: string;
   /** Of this agent alone: what lies there is removed when it starts. */
   directory: string;
+  /** How much of what was stored at the edge is kept here too; 0: nothing. */
+  keptBytes: number;
   host: { runscVersion: string; runscPlatform: string; guestSha256?: string | undefined };
   cpuFeaturesSha256: string;
 }
@@ -43,17 +48,45 @@ export type ManifestFacts = Omit<
   'v' | 'snapshot_id' | 'created_at' | 'files' | keyof SnapshotRequirements
 >;
 
+interface Fetched {
+  folder: string;
+  manifest: SnapshotManifest;
+}
+
+interface Shared {
+  fetched: Promise<Outcome<Fetched>>;
+  users: number;
+}
+
+/** The files of a snapshot, to be read only. */
+export interface OpenSnapshot extends AsyncDisposable {
+  folder: string;
+  state: HostState;
+  /** The session goes on from here: nobody is made of it again. */
+  forget(): Promise<void>;
+}
+
 export class Snapshots {
   readonly #options: SnapshotsOptions;
+  readonly #kept: KeptChunks;
+  /** Forks begin at once: what they are made of is opened once for all of them. */
+  readonly #shared = new Map<string, Shared>();
 
   private constructor(options: SnapshotsOptions) {
     this.#options = options;
+    const directory = join(options.directory, 'kept');
+    this.#kept = new KeptChunks({ directory, maxBytes: options.keptBytes, maxAgeMs: KEPT_FOR_MS });
   }
 
   static async open(options: SnapshotsOptions): Promise<Snapshots> {
     await rm(options.directory, { recursive: true, force: true });
     await mkdir(options.directory, { recursive: true, mode: 0o700 });
     return new Snapshots(options);
+  }
+
+  /** Of snapshots that lie at the edge. */
+  get keptBytes(): number {
+    return this.#kept.bytes;
   }
 
   get cpuFeaturesSha256(): string {
@@ -102,18 +135,59 @@ export class Snapshots {
       files,
     };
     const encoded = new TextEncoder().encode(JSON.stringify(manifest));
-    const put = await storage.putManifest(encoded);
-    if (!put.ok) return put;
-    return success({ manifestSha256: await sha256Of(encoded), bytes, storedBytes });
+    const manifestSha256 = await sha256Of(encoded);
+    const put = await storage.putManifest(manifestSha256, encoded);
+    return put.ok ? success({ manifestSha256, bytes, storedBytes }) : put;
   }
 
-  /** Its files in the folder, once it is known that this host can go on with them. */
+  /** Its files, once it is known that this host can go on with them. */
   async fetch(
-    folder: string,
-    { snapshot_id, key, transfer_token, manifest_sha256 }: RestorePayload,
+    snapshot: RestorePayload,
     { image, limits }: { image: string; limits: ResourceLimits },
     signal: AbortSignal,
-  ): Promise<Outcome<{ manifest: SnapshotManifest; state: HostState }>> {
+  ): Promise<Outcome<OpenSnapshot>> {
+    const maxBytes =
+      limits.memory_bytes + limits.workspace_bytes + limits.tmp_bytes + SNAPSHOT_ALLOWANCE_BYTES;
+    const name = JSON.stringify([snapshot.manifest_sha256, snapshot.key, image, maxBytes]);
+    const shared = this.#shared.get(name) ?? {
+      fetched: this.#fetch(snapshot, { image, maxBytes, signal }),
+      users: 0,
+    };
+    this.#shared.set(name, shared);
+    shared.users += 1;
+    const close = async (): Promise<void> => {
+      shared.users -= 1;
+      if (shared.users > 0) return;
+      this.#shared.delete(name);
+      const fetched = await shared.fetched.catch(() => undefined);
+      if (fetched?.ok === true) await this.remove(fetched.value.folder);
+    };
+    const opened = await this.#opened(shared).catch(async (error: unknown) => {
+      await close();
+      throw error;
+    });
+    if (!opened.ok) await close();
+    if (!opened.ok) return opened;
+    const { folder, manifest, state } = opened.value;
+    const chunks = manifest.files.flatMap((file) => file.chunks.map(({ sha256 }) => sha256));
+    const forget = () => this.#kept.drop([snapshot.manifest_sha256, ...chunks]);
+    return success({ folder, state, forget, [Symbol.asyncDispose]: close });
+  }
+
+  async #opened({ fetched }: Shared): Promise<Outcome<Fetched & { state: HostState }>> {
+    const got = await fetched;
+    if (!got.ok) return got;
+    const { folder, manifest } = got.value;
+    const state = await readHostState(folder, manifest);
+    return state === undefined
+      ? failure('snapshot_damaged', 'the state of the host is not in the snapshot')
+      : success({ folder, manifest, state });
+  }
+
+  async #fetch(
+    { snapshot_id, key, transfer_token, manifest_sha256 }: RestorePayload,
+    { image, maxBytes, signal }: { image: string; maxBytes: number; signal: AbortSignal },
+  ): Promise<Outcome<Fetched>> {
     const storage = this.#storage(snapshot_id, { token: transfer_token, signal });
     const manifest = await readManifest(storage, { snapshotId: snapshot_id, sha256: manifest_sha256 });
     if (!manifest.ok) return manifest;
@@ -123,19 +197,16 @@ export class Snapshots {
       if (there === undefined && name === 'guest_sha256') continue;
       if (there !== here) return failure('snapshot_mismatch', `${name} of the snapshot is another one`);
     }
-    const maxBytes =
-      limits.memory_bytes + limits.workspace_bytes + limits.tmp_bytes + SNAPSHOT_ALLOWANCE_BYTES;
     const sealing = await Sealing.open(snapshot_id, key);
+    const folder = await this.folder();
     const files = await downloadFiles(manifest.value, folder, { storage, sealing, maxBytes });
-    if (!files.ok) return files;
-    const state = await readHostState(folder, manifest.value);
-    return state === undefined
-      ? failure('snapshot_damaged', 'the state of the host is not in the snapshot')
-      : success({ manifest: manifest.value, state });
+    if (files.ok) return success({ folder, manifest: manifest.value });
+    await this.remove(folder);
+    return files;
   }
 
   #storage(snapshotId: string, how: Pick<StorageOptions, 'token' | 'signal' | 'attempts'>): SnapshotStorage {
-    return new SnapshotStorage({ edgeUrl: this.#options.edgeUrl, snapshotId, ...how });
+    return new SnapshotStorage({ edgeUrl: this.#options.edgeUrl, snapshotId, kept: this.#kept, ...how });
   }
 }
 

@@ -8,6 +8,8 @@ import {
   snapshotChunkPath,
   snapshotManifestPath,
 } from '../../shared/snapshot.ts';
+import type { KeptChunks } from './kept-chunks.ts';
+import { sha256Of } from './sealing.ts';
 
 /** Pauses of 3 s in all. */
 const ATTEMPTS = 5;
@@ -22,6 +24,8 @@ const MAX_REFUSAL_BYTES = 64 * 1024;
 export interface StorageOptions {
   edgeUrl: string;
   snapshotId: string;
+  /** What is kept here is not asked for, and what is stored there is kept here. */
+  kept?: KeptChunks;
   /** Bearer of the transfer token, which says what may be done. */
   token: string;
   signal: AbortSignal;
@@ -43,29 +47,49 @@ export class SnapshotStorage {
   }
 
   putChunk(sha256: string, stored: Uint8Array): Promise<Outcome<null>> {
-    return this.#put(snapshotChunkPath(this.#options.snapshotId, sha256), stored);
+    return this.#put(snapshotChunkPath(this.#options.snapshotId, sha256), { sha256, stored });
   }
 
-  putManifest(manifest: Uint8Array): Promise<Outcome<null>> {
-    return this.#put(snapshotManifestPath(this.#options.snapshotId), manifest);
+  putManifest(sha256: string, stored: Uint8Array): Promise<Outcome<null>> {
+    return this.#put(snapshotManifestPath(this.#options.snapshotId), { sha256, stored });
   }
 
+  /** What hashes to its name. */
   getChunk(sha256: string): Promise<Outcome<Uint8Array<ArrayBuffer>>> {
-    return this.#get(snapshotChunkPath(this.#options.snapshotId, sha256), MAX_STORED_CHUNK_BYTES);
+    const maxBytes = MAX_STORED_CHUNK_BYTES;
+    return this.#get(snapshotChunkPath(this.#options.snapshotId, sha256), { sha256, maxBytes });
   }
 
-  getManifest(): Promise<Outcome<Uint8Array<ArrayBuffer>>> {
-    return this.#get(snapshotManifestPath(this.#options.snapshotId), MAX_MANIFEST_BYTES);
+  getManifest(sha256: string): Promise<Outcome<Uint8Array<ArrayBuffer>>> {
+    const maxBytes = MAX_MANIFEST_BYTES;
+    return this.#get(snapshotManifestPath(this.#options.snapshotId), { sha256, maxBytes });
   }
 
-  async #put(path: string, body: Uint8Array): Promise<Outcome<null>> {
-    const answer = await this.#ask('PUT', path, { body, maxBytes: MAX_REFUSAL_BYTES });
+  async #put(
+    path: string,
+    { sha256, stored }: { sha256: string; stored: Uint8Array },
+  ): Promise<Outcome<null>> {
+    const [answer] = await Promise.all([
+      this.#ask('PUT', path, { body: stored, maxBytes: MAX_REFUSAL_BYTES }),
+      this.#options.kept?.put(sha256, stored),
+    ]);
     return answer.ok ? success(null) : answer;
   }
 
-  async #get(path: string, maxBytes: number): Promise<Outcome<Uint8Array<ArrayBuffer>>> {
+  async #get(
+    path: string,
+    { sha256, maxBytes }: { sha256: string; maxBytes: number },
+  ): Promise<Outcome<Uint8Array<ArrayBuffer>>> {
+    const { kept } = this.#options;
+    const here = await kept?.get(sha256);
+    if (here !== undefined && (await sha256Of(here)) === sha256) return success(here);
+    if (here !== undefined) await kept?.drop([sha256]);
     const answer = await this.#ask('GET', path, { maxBytes });
-    return answer.ok ? success(answer.value.bytes) : answer;
+    if (!answer.ok) return answer;
+    const { bytes } = answer.value;
+    return (await sha256Of(bytes)) === sha256
+      ? success(bytes)
+      : failure('snapshot_damaged', 'what is stored does not hash to its name');
   }
 
   /** A PUT names what it stores by its content, so one that is repeated stores nothing twice. */

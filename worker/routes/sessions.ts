@@ -114,11 +114,13 @@ export interface NewSession {
   /** What it is made of, where the request does not say it. */
   snapshot?: SnapshotFacts | undefined;
   programs?: ForkedProgram[];
+  /** Hosts that have what it is made of. */
+  near?: string[];
 }
 
 export async function placeAndCreate(
   exchange: Exchange<'tenant'>,
-  { fresh, ...input }: NewSession,
+  { fresh, near = [], ...input }: NewSession,
 ): Promise<Outcome<Session>> {
   const { sessionId } = input;
   const origin = await originOf(exchange, input.request, input.snapshot);
@@ -147,6 +149,7 @@ export async function placeAndCreate(
       image: snapshot?.imageDigest ?? request.image,
       sessionId,
       except,
+      near,
       ...(snapshot === undefined ? {} : { requires: snapshot.requirements }),
     };
     const placed = await place({ name: poolName, calls: pool }, wish);

@@ -140,7 +140,8 @@ async function fork(
 ): Promise<Outcome<Session[]>> {
   const described = await parent.call((stub) => stub.describe(parent.caller), SAFE);
   if (!described.ok) return described;
-  const { metadata, idle_timeout_s, suspend_after_idle_s, on_host_loss, rollback } = described.value;
+  const { metadata, idle_timeout_s, suspend_after_idle_s, on_host_loss, rollback, host_id } = described.value;
+  const near = host_id === null ? [] : [host_id];
   const made = await parent.call((stub) => stub.fork(parent.caller), UNSAFE);
   if (!made.ok) return made;
   const { snapshot, programs } = made.value;
@@ -161,7 +162,15 @@ async function fork(
   if (!begun.ok) return begun;
   const outcomes = await Promise.all(
     ids.map((sessionId) =>
-      placeAndCreate(exchange, { sessionId, fresh: true, request, ephemeral: false, snapshot, programs }),
+      placeAndCreate(exchange, {
+        sessionId,
+        fresh: true,
+        request,
+        ephemeral: false,
+        snapshot,
+        programs,
+        near,
+      }),
     ),
   );
   const failed = outcomes.find((outcome) => !outcome.ok);

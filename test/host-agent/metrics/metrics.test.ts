@@ -58,6 +58,7 @@ describe('metrics', () => {
       degraded: false,
       draining: false,
       pooled: { ready: 2, starting: 1 },
+      keptSnapshotBytes: 4096,
     };
     counted.read(() => now);
     expect(await counted.text()).toContain('sandgate_sandboxes 1');

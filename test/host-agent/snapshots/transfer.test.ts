@@ -177,7 +177,7 @@ describe('a checkpoint that is stored', () => {
     const { files } = await upload();
     const manifest = new TextEncoder().encode(JSON.stringify(manifestOf(files)));
     const sha256 = await sha256Of(manifest);
-    expect(await storage().putManifest(manifest)).toMatchObject({ ok: true });
+    expect(await storage().putManifest(sha256, manifest)).toMatchObject({ ok: true });
     const expected = { snapshotId: SNAPSHOT_ID, sha256 };
     expect(await readManifest(storage(), expected)).toEqual({ ok: true, value: manifestOf(files) });
     expect(await readManifest(storage(), { ...expected, sha256: '1'.repeat(64) })).toMatchObject({

@@ -51,6 +51,16 @@ describe('a suspended session', () => {
     expect(await session.stub.resume(caller)).toMatchObject({ value: { state: 'running', generation: 2 } });
   });
 
+  test('comes back to the host that it was on, which may have kept it, though another one is emptier', async () => {
+    const beside = await openSession(host);
+    await connect();
+    for (const _ of [1, 2, 3]) {
+      await session.stub.suspend(caller);
+      expect(await session.stub.resume(caller)).toMatchObject({ value: { host_id: host.hostId } });
+    }
+    await beside.stub.destroy(caller);
+  });
+
   test('carries a call to another host: the next byte, one end, and receipts of both', async () => {
     await run('before');
     const stream = await executeStream(session, call('print'));

@@ -175,7 +175,8 @@ export class Waking {
     const stub = this.#env.POOL.getByName(pool);
     const elsewhere =
       this.#left === undefined ? undefined : await stub.place({ ...wish, except: [...except, this.#left] });
-    const placed = elsewhere?.ok === true ? elsewhere : await stub.place(wish);
+    // The host that it was on last may have kept what it stored.
+    const placed = elsewhere?.ok === true ? elsewhere : await stub.place({ ...wish, near: [facts.hostId] });
     return placed.ok ? success(placed.value.hostId) : placed;
   }
 

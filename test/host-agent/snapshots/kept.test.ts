@@ -1,0 +1,191 @@
+/** What a host stored at the edge and kept: sessions that come back and forks are made of it. */
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { HOST_STATE_FILE, type HostState } from '../../../host-agent/execution/carried.ts';
+import { FIRST_SANDBOX_USER } from '../../../host-agent/sandbox/spec.ts';
+import { KeptChunks } from '../../../host-agent/snapshots/kept-chunks.ts';
+import { Snapshots } from '../../../host-agent/snapshots/snapshots.ts';
+import { newId } from '../../../shared/ids.ts';
+import { DEFAULT_RESOURCE_LIMITS } from '../../../shared/limits.ts';
+import type { RestorePayload } from '../../../shared/snapshot.ts';
+import { type ChunkServer, startChunkServer } from '../../fixtures/chunk-server.ts';
+
+const TOKEN = 'a-transfer-token';
+const SECRET = 'what the session remembers';
+const IMAGE = `sha256:${'0'.repeat(64)}`;
+const MIB = 1024 ** 2;
+const about = { image: IMAGE, limits: { ...DEFAULT_RESOURCE_LIMITS } };
+
+let directory: string;
+let server: ChunkServer;
+
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'sandgate-kept-'));
+  server = await startChunkServer(TOKEN);
+});
+afterEach(async () => {
+  vi.useRealTimers();
+  await server[Symbol.asyncDispose]();
+  await rm(directory, { recursive: true, force: true });
+});
+
+const keptDirectory = () => join(directory, 'snapshots/kept');
+
+function host(keptBytes = 64 * MIB): Promise<Snapshots> {
+  return Snapshots.open({
+    edgeUrl: server.url,
+    directory: join(directory, 'snapshots'),
+    keptBytes,
+    host: { runscVersion: 'release', runscPlatform: 'systrap' },
+    cpuFeaturesSha256: '0'.repeat(64),
+  });
+}
+
+/** Stores one, and forgets what was asked of the edge for it. */
+async function store(snapshots: Snapshots, pages = Buffer.from(SECRET)): Promise<RestorePayload> {
+  const source = await snapshots.folder();
+  await writeFile(join(source, 'pages.img'), pages);
+  await writeFile(join(source, HOST_STATE_FILE), JSON.stringify(hostState()));
+  const key = {
+    snapshot_id: newId('snp'),
+    key: randomBytes(32).toString('base64url'),
+    transfer_token: TOKEN,
+  };
+  const facts = {
+    session_id: `ses_${'a'.repeat(38)}`,
+    epoch: 1,
+    limits: about.limits,
+    generation: 0,
+    executions: [],
+  };
+  const { signal } = new AbortController();
+  const stored = await snapshots.store(source, key, { facts, image: IMAGE, signal, isPatient: false });
+  if (!stored.ok) throw new Error(stored.detail);
+  await snapshots.remove(source);
+  server.store.requests.length = 0;
+  return { ...key, manifest_sha256: stored.value.manifestSha256, generation: 1, executions: 'continue' };
+}
+
+async function fetched(snapshots: Snapshots, snapshot: RestorePayload) {
+  const opened = await snapshots.fetch(snapshot, about, new AbortController().signal);
+  if (!opened.ok) throw new Error(opened.detail);
+  return opened.value;
+}
+
+function hostState(): HostState {
+  const shell = {
+    state: { cwd: '', environment: '' },
+    template: null,
+    spare: null,
+    background: [],
+    running: null,
+  };
+  const kernel = { kernel: null, had_state: false, lost_state: false };
+  return {
+    v: 1,
+    host_id: newId('hst'),
+    sandbox: {
+      v: 1,
+      guest: 'guest',
+      user_id: FIRST_SANDBOX_USER,
+      place: { cwd: '/workspace', environment: [] },
+      link: { next_channel: 1, channels: [] },
+      tools: { python: kernel, node: kernel, shell, run: shell, file: { server: null } },
+      programs: { terminals: [], processes: [] },
+      calls: [],
+    },
+    runs: [],
+  };
+}
+
+describe('a snapshot that this host stored', () => {
+  test('is opened again without a word with the edge', async () => {
+    const snapshots = await host();
+    const snapshot = await store(snapshots);
+    await using opened = await fetched(snapshots, snapshot);
+    expect(await readFile(join(opened.folder, 'pages.img'), 'utf8')).toBe(SECRET);
+    expect(server.store.requests).toEqual([]);
+  });
+
+  test('lies here as it lies there: nothing of it can be read, and no other key opens it', async () => {
+    const snapshots = await host();
+    const snapshot = await store(snapshots);
+    const names = await readdir(keptDirectory());
+    expect(names.length).toBe(3);
+    expect((await stat(keptDirectory())).mode & 0o777).toBe(0o700);
+    for (const name of names) {
+      const kept = await readFile(join(keptDirectory(), name));
+      expect(kept.includes(SECRET)).toBe(false);
+      const there = [...server.store.stored].find(([path]) => path.endsWith(name));
+      if (there !== undefined) expect(kept.equals(there[1])).toBe(true);
+    }
+    const other = { ...snapshot, key: randomBytes(32).toString('base64url') };
+    const opened = await snapshots.fetch(other, about, new AbortController().signal);
+    expect(opened).toMatchObject({ ok: false, code: 'snapshot_damaged' });
+  });
+
+  test('is fetched where what was kept of it is damaged or gone', async () => {
+    const snapshots = await host();
+    const snapshot = await store(snapshots);
+    const [first, second] = await readdir(keptDirectory());
+    await writeFile(join(keptDirectory(), first ?? ''), 'something else');
+    await rm(join(keptDirectory(), second ?? ''));
+    await using opened = await fetched(snapshots, snapshot);
+    expect(await readFile(join(opened.folder, 'pages.img'), 'utf8')).toBe(SECRET);
+    expect(server.store.requests.length).toBe(2);
+  });
+
+  test('is kept no longer once the session goes on, nor by the next agent', async () => {
+    const snapshots = await host();
+    await using opened = await fetched(snapshots, await store(snapshots));
+    expect(snapshots.keptBytes).toBeGreaterThan(0);
+    await opened.forget();
+    expect(snapshots.keptBytes).toBe(0);
+    expect(await readdir(keptDirectory())).toEqual([]);
+    await store(snapshots);
+    expect((await host()).keptBytes).toBe(0);
+    expect(await readdir(join(directory, 'snapshots'))).toEqual([]);
+  });
+
+  test('is not kept where the operator wants none, and forks that begin at once fetch it once', async () => {
+    const snapshots = await host(0);
+    const snapshot = { ...(await store(snapshots)), executions: 'stop' as const };
+    const forks = await Promise.all(Array.from({ length: 8 }, () => fetched(snapshots, snapshot)));
+    expect(new Set(forks.map(({ folder }) => folder)).size).toBe(1);
+    // The manifest, and two chunks.
+    expect(server.store.requests.length).toBe(3);
+    const folder = forks[0]?.folder ?? '';
+    for (const fork of forks.splice(1)) await fork[Symbol.asyncDispose]();
+    expect(await readFile(join(folder, 'pages.img'), 'utf8')).toBe(SECRET);
+    await forks[0]?.[Symbol.asyncDispose]();
+    expect(await readdir(join(directory, 'snapshots'))).toEqual([]);
+  });
+
+  test('gives way to later ones, and comes from the edge then', async () => {
+    const snapshots = await host(2 * MIB);
+    const first = await store(snapshots, randomBytes(1.5 * MIB));
+    const second = await store(snapshots, randomBytes(1.5 * MIB));
+    expect(snapshots.keptBytes).toBeLessThanOrEqual(2 * MIB);
+    await (await fetched(snapshots, second))[Symbol.asyncDispose]();
+    expect(server.store.requests).toEqual([]);
+    await (await fetched(snapshots, first))[Symbol.asyncDispose]();
+    expect(server.store.requests).not.toEqual([]);
+  });
+});
+
+test('what was kept for its time goes by itself', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  const kept = new KeptChunks({ directory: keptDirectory(), maxBytes: MIB, maxAgeMs: 1_000 });
+  await kept.put('first', randomBytes(100));
+  vi.advanceTimersByTime(600);
+  await kept.put('second', randomBytes(50));
+  vi.advanceTimersByTime(500);
+  await vi.waitFor(() => expect(kept.bytes).toBe(50));
+  expect(await kept.get('first')).toBeUndefined();
+  expect(await kept.get('second')).toHaveLength(50);
+  await vi.advanceTimersByTimeAsync(600);
+  await vi.waitFor(async () => expect(await readdir(keptDirectory())).toEqual([]));
+});
