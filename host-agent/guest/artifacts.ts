@@ -13,6 +13,11 @@ export const GUEST_ARTIFACTS: readonly Artifact[] = [
     target: 'shell.so',
     compile: ['-shared', '-fPIC', '-nostdlib', ...STRICT],
   },
+  {
+    source: 'node_random.c',
+    target: 'kernels/node-random.node',
+    compile: ['-shared', '-fPIC', '-nostdlib', ...STRICT],
+  },
   ...[
     'python.py',
     'python_control.py',

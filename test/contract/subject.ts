@@ -102,6 +102,9 @@ export async function call(
 export const python = (sandbox: Sandbox, code: string, options?: CallOptions): Promise<CallResult> =>
   call(sandbox, 'python', { code }, options);
 
+export const node = (sandbox: Sandbox, code: string, options?: CallOptions): Promise<CallResult> =>
+  call(sandbox, 'node', { code }, options);
+
 export const shell = (sandbox: Sandbox, command: string, options?: CallOptions): Promise<CallResult> =>
   call(sandbox, 'shell', { command }, options);
 

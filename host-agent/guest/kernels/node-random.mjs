@@ -1,13 +1,18 @@
 /**
- * The numbers of `Math.random`, made of the kernel's random source: V8's own generator goes on from its state, so that
- * copies of this process would all draw the same from it.
+ * What is random in this process: its generators go on from their state, so that copies of it would all draw the same from
+ * them. `Math.random` is made of the kernel's random source, and OpenSSL, behind `crypto`, is seeded anew in a copy.
  */
 import { closeSync, openSync, readSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
 
 /** Drawn at a time: to ask for each would cost a hundred times as much. */
 const DRAWS = 512;
 const LOW_BITS = 2 ** 26;
 const ONE = 2 ** 53;
+/** Node draws these ahead, for so many calls at most. */
+const UUIDS_AHEAD = 128;
+const INTEGERS_AHEAD = 1024;
 
 export function randomNumbers() {
   const words = new Uint32Array(2 * DRAWS);
@@ -37,5 +42,24 @@ export function randomNumbers() {
     renew: () => {
       left = 0;
     },
+  };
+}
+
+/** Gives what seeds OpenSSL anew in all threads, and does away with what Node drew ahead in this one. */
+export function cryptoRenewal() {
+  const require = createRequire(import.meta.url);
+  const addon = { exports: {} };
+  try {
+    process.dlopen(addon, fileURLToPath(new URL('./node-random.node', import.meta.url)));
+  } catch {
+    // A Node that loads no addons: what it drew ahead is done away with all the same.
+  }
+  const reseed = addon.exports;
+  return () => {
+    if (typeof reseed === 'function') reseed();
+    // Not loaded before: it takes a while, and most cells need none of it.
+    const { randomInt, randomUUID } = require('node:crypto');
+    for (let drawn = 0; drawn < UUIDS_AHEAD; drawn += 1) randomUUID();
+    for (let drawn = 0; drawn <= INTEGERS_AHEAD; drawn += 1) randomInt(2);
   };
 }

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { describeError, ExitRequest, shorten, valueText } from './node-describe.mjs';
 import { Evaluator } from './node-evaluator.mjs';
-import { randomNumbers } from './node-random.mjs';
+import { cryptoRenewal, randomNumbers } from './node-random.mjs';
 import { IMPORT_FUNCTION } from './node-source.mjs';
 import { StandardStreams } from './node-streams.mjs';
 import { Calls, ToolError, toolsOf } from './node-tools.mjs';
@@ -19,6 +19,7 @@ const nextTurn = setImmediate;
 
 const numbers = randomNumbers();
 Math.random = numbers.random;
+const renewCrypto = cryptoRenewal();
 
 /** Where the host's command line has put the control pair: among the numbers that Node keeps from its children. */
 const control = { input: 10, output: 11 };
@@ -168,11 +169,17 @@ function interrupt({ id, asked }) {
 function arm() {
   for (const [event, listener] of [
     ['SIGINT', ignore],
-    ['SIGURG', numbers.renew],
+    ['SIGURG', becomeCopy],
     ['uncaughtException', onUncaught],
     ['unhandledRejection', onUncaught],
   ])
     if (!process.listeners(event).includes(listener)) process.on(event, listener);
+}
+
+/** This process is a copy now: what it draws from here on is its own. */
+function becomeCopy() {
+  numbers.renew();
+  renewCrypto();
 }
 
 /** The signal is for the programs of the cell; the cell itself is interrupted over the control pair. */
