@@ -1,10 +1,15 @@
 /** Runs the Worker on workerd through Miniflare, with its Durable Objects on the disk. */
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { build, stop } from 'esbuild';
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare';
 import type { Bindings } from './bindings.ts';
 import { WORKER_PARTS } from './worker-parts.ts';
 
 const WORKER_NAME = 'sandgate';
+const BUCKET_NAME = 'sandgate-snapshots';
+const BUCKET_ENTRY = fileURLToPath(new URL('./folder-bucket.worker.ts', import.meta.url));
 
 export type GatewayOptions = {
   entry: string;
@@ -15,35 +20,62 @@ export type GatewayOptions = {
 };
 
 export async function startGateway(options: GatewayOptions): Promise<{ url: URL; miniflare: Miniflare }> {
+  const snapshotsDir = join(options.persistDir, 'snapshots');
+  await mkdir(snapshotsDir, { recursive: true, mode: 0o700 });
+  const [script, bucketScript] = await bundleWorkers([options.entry, BUCKET_ENTRY]);
+  const { compatibilityDate, durableObjects, r2Buckets, ...parts } = WORKER_PARTS;
+  const { SNAPSHOTS: _, ...simulatedBuckets } = r2Buckets;
   const miniflare = new Miniflare(
     convertV4MiniflareOptions({
-      name: WORKER_NAME,
       host: '127.0.0.1',
       // Its own door is left to it: the Worker listens itself, without another Worker before each of its requests.
       port: 0,
-      unsafeDirectSockets: [{ host: '127.0.0.1', port: options.port }],
-      modules: true,
-      script: await bundleWorker(options.entry),
-      ...WORKER_PARTS,
-      durableObjects: Object.fromEntries(
-        Object.entries(WORKER_PARTS.durableObjects).map(([binding, className]) => [
-          binding,
-          { className, useSQLite: true },
-        ]),
-      ),
-      bindings: options.bindings,
       resourcePersistencePath: options.persistDir,
       cf: false,
       telemetry: { enabled: false },
       log: new Log(LogLevel.WARN),
       unsafeHandleRuntimeRestart: options.onRuntimeRestart,
+      workers: [
+        {
+          name: WORKER_NAME,
+          unsafeDirectSockets: [{ host: '127.0.0.1', port: options.port }],
+          modules: true,
+          script,
+          compatibilityDate,
+          ...parts,
+          durableObjects: Object.fromEntries(
+            Object.entries(durableObjects).map(([binding, className]) => [
+              binding,
+              { className, useSQLite: true },
+            ]),
+          ),
+          r2Buckets: simulatedBuckets,
+          serviceBindings: { SNAPSHOTS: { name: BUCKET_NAME, entrypoint: 'FolderBucket' } },
+          bindings: options.bindings,
+        },
+        {
+          name: BUCKET_NAME,
+          modules: true,
+          script: bucketScript,
+          compatibilityDate,
+          serviceBindings: { FOLDER: { disk: { path: snapshotsDir, writable: true } } },
+        },
+      ],
     }),
   );
   await miniflare.ready;
   return { url: await miniflare.unsafeGetDirectURL(), miniflare };
 }
 
-async function bundleWorker(entry: string): Promise<string> {
+async function bundleWorkers(entries: readonly [string, string]): Promise<[string, string]> {
+  const bundled = await Promise.all(entries.map(bundle));
+  // esbuild keeps a process for further builds; there are none.
+  await stop();
+  const [first = '', second = ''] = bundled;
+  return [first, second];
+}
+
+async function bundle(entry: string): Promise<string> {
   const bundled = await build({
     entryPoints: [entry],
     bundle: true,
@@ -56,8 +88,6 @@ async function bundleWorker(entry: string): Promise<string> {
     target: 'es2024',
     logLevel: 'silent',
   });
-  // esbuild keeps a process for further builds; there are none.
-  await stop();
   const [output] = bundled.outputFiles;
   if (output === undefined) throw new Error(`esbuild gave no output for ${entry}`);
   return output.text;

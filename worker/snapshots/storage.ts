@@ -42,8 +42,7 @@ export async function putManifest(
     if (stored !== null) return success(null);
     const there = await bucket.get(key);
     const isSame =
-      there !== null &&
-      (await sha256Hex(new Uint8Array(await there.arrayBuffer()))) === (await sha256Hex(manifest.bytes));
+      there !== null && (await sha256Hex(await bytesOf(there))) === (await sha256Hex(manifest.bytes));
     return isSame ? success(null) : failure('idempotency_conflict', 'the snapshot has another manifest');
   });
 }
@@ -61,7 +60,7 @@ export async function readManifest(
   return attempt('manifest_not_read', async () => {
     const there = await bucket.get(manifestKey(place));
     if (there === null) return failure('snapshot_damaged', 'the manifest is not stored');
-    const bytes = new Uint8Array(await there.arrayBuffer());
+    const bytes = await bytesOf(there);
     const parsed = (await sha256Hex(bytes)) === sha256 ? parseManifest(bytes) : undefined;
     return parsed === undefined
       ? failure('snapshot_damaged', 'the manifest is not the one that was made')
@@ -77,7 +76,7 @@ export async function findManifest(
   return attempt('manifest_not_read', async () => {
     const there = await bucket.get(manifestKey(place));
     if (there === null) return success(null);
-    const bytes = new Uint8Array(await there.arrayBuffer());
+    const bytes = await bytesOf(there);
     const manifest = parseManifest(bytes);
     return success(manifest === undefined ? null : { manifest, sha256: await sha256Hex(bytes) });
   });
@@ -89,6 +88,10 @@ export function parseManifest(bytes: Uint8Array): SnapshotManifest | undefined {
   } catch {
     return undefined;
   }
+}
+
+async function bytesOf({ body }: Pick<R2ObjectBody, 'body'>): Promise<Uint8Array<ArrayBuffer>> {
+  return new Uint8Array(await new Response(body).arrayBuffer());
 }
 
 /** Removes a part of what there is of a snapshot; true when nothing is left. */
