@@ -1,5 +1,6 @@
 /** One connection that a program of the guest has made to the proxy port, as a stream of the host. */
 import { Duplex } from 'node:stream';
+import type { BandwidthShare } from './bandwidth.ts';
 import {
   CONNECTION_WINDOW_BYTES,
   closeMessage,
@@ -23,6 +24,10 @@ interface PendingWrite {
 export class GuestConnection extends Duplex {
   readonly #id: number;
   readonly #send: (message: Buffer) => void;
+  readonly #bandwidth: BandwidthShare;
+  /** What the guest sent and no bandwidth was granted for yet; within its credit. */
+  readonly #held: Buffer[] = [];
+  #isHeldUp = false;
   /** What the guest may still send. */
   #guestCredit = CONNECTION_WINDOW_BYTES;
   /** What was given to the reader and not yet to the guest as credit. */
@@ -31,16 +36,18 @@ export class GuestConnection extends Duplex {
   /** What the guest still takes. */
   #credit = CONNECTION_WINDOW_BYTES;
   #pending: PendingWrite | undefined;
+  #isPendingHeldUp = false;
   #isEndReceived = false;
   #isEndSent = false;
   #isGuestClosed = false;
   #linger: NodeJS.Timeout | undefined;
   #idle: NodeJS.Timeout | undefined;
 
-  constructor(id: number, send: (message: Buffer) => void) {
+  constructor(id: number, send: (message: Buffer) => void, bandwidth: BandwidthShare) {
     super({ allowHalfOpen: true, highWaterMark: CONNECTION_WINDOW_BYTES });
     this.#id = id;
     this.#send = send;
+    this.#bandwidth = bandwidth;
   }
 
   /** As of a socket: `timeout` is emitted when for so long nothing came and nothing went. HTTP servers set it. */
@@ -56,21 +63,19 @@ export class GuestConnection extends Duplex {
   /** False when the guest sends beyond its credit. */
   receiveData(bytes: Buffer): boolean {
     this.#guestCredit -= bytes.length;
-    if (this.#guestCredit < 0) return false;
-    this.#owed += bytes.length;
-    if (this.#isEndReceived) return false;
+    if (this.#guestCredit < 0 || this.#isEndReceived) return false;
     if (this.destroyed) return true;
     this.#linger?.refresh();
     this.#idle?.refresh();
-    this.#isReaderFull = !this.push(bytes);
-    if (!this.#isReaderFull) this.#giveCredit();
+    this.#held.push(bytes);
+    this.#letIn();
     return true;
   }
 
   receiveEnd(): void {
     this.#isEndReceived = true;
     clearTimeout(this.#linger);
-    if (!this.destroyed) this.push(null);
+    if (this.#held.length === 0 && !this.destroyed) this.push(null);
   }
 
   /** False when the guest gives back more than it was ever sent. */
@@ -122,6 +127,29 @@ export class GuestConnection extends Duplex {
     return this.#isEndReceived && this.#isEndSent;
   }
 
+  #letIn(): void {
+    for (let [bytes] = this.#held; bytes !== undefined && !this.#isHeldUp; [bytes] = this.#held) {
+      const isGranted = this.#bandwidth.take(bytes.length, () => {
+        this.#isHeldUp = false;
+        this.#linger?.refresh();
+        this.#idle?.refresh();
+        this.#pushHeld();
+        this.#letIn();
+      });
+      this.#isHeldUp = !isGranted;
+      if (isGranted) this.#pushHeld();
+    }
+  }
+
+  #pushHeld(): void {
+    const bytes = this.#held.shift();
+    if (bytes === undefined || this.destroyed) return;
+    this.#owed += bytes.length;
+    this.#isReaderFull = !this.push(bytes);
+    if (!this.#isReaderFull) this.#giveCredit();
+    if (this.#isEndReceived && this.#held.length === 0) this.push(null);
+  }
+
   #giveCredit(): void {
     if (this.#owed < CREDIT_STEP_BYTES || this.#isGuestClosed || this.destroyed) return;
     this.#guestCredit += this.#owed;
@@ -132,14 +160,27 @@ export class GuestConnection extends Duplex {
   #pump(): void {
     const pending = this.#pending;
     if (pending === undefined || this.#isGuestClosed) return;
-    while (pending.rest.length > 0 && this.#credit > 0) {
+    while (pending.rest.length > 0 && this.#credit > 0 && !this.#isPendingHeldUp) {
       const count = Math.min(pending.rest.length, this.#credit, MAX_DATA_BYTES);
-      this.#send(dataMessage(this.#id, pending.rest.subarray(0, count)));
-      pending.rest = pending.rest.subarray(count);
-      this.#credit -= count;
+      const isGranted = this.#bandwidth.take(count, () => {
+        this.#isPendingHeldUp = false;
+        this.#idle?.refresh();
+        this.#sendPending(count);
+        this.#pump();
+      });
+      this.#isPendingHeldUp = !isGranted;
+      if (isGranted) this.#sendPending(count);
     }
     if (pending.rest.length > 0) return;
     this.#pending = undefined;
     pending.done();
+  }
+
+  #sendPending(count: number): void {
+    const pending = this.#pending;
+    if (pending === undefined || this.#isGuestClosed) return;
+    this.#send(dataMessage(this.#id, pending.rest.subarray(0, count)));
+    pending.rest = pending.rest.subarray(count);
+    this.#credit -= count;
   }
 }

@@ -7,6 +7,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import type { Channel } from '../guest-link/channel.ts';
 import type { GuestLink } from '../guest-link/guest-link.ts';
 import { LengthPrefixedDecoder } from '../guest-link/length-prefixed.ts';
+import type { BandwidthShare } from './bandwidth.ts';
 import { GuestConnection } from './guest-connection.ts';
 import { type GuestMessage, MAX_BODY_BYTES, MAX_CONNECTIONS, parseGuestMessage } from './messages.ts';
 
@@ -22,6 +23,7 @@ export interface GuestPortOptions {
   readonly link: GuestLink;
   readonly port: number;
   readonly program?: string;
+  readonly bandwidth: BandwidthShare;
   readonly onConnection: (connection: GuestConnection) => void;
 }
 
@@ -124,7 +126,8 @@ export class GuestPort {
     const { connections, channel } = running;
     if (message.kind === 'open') {
       if (connections.has(message.connection) || connections.size >= MAX_CONNECTIONS) return false;
-      const connection = new GuestConnection(message.connection, (bytes) => void channel.sendControl(bytes));
+      const send = (bytes: Buffer): void => void channel.sendControl(bytes);
+      const connection = new GuestConnection(message.connection, send, this.#options.bandwidth);
       // Whoever reads from it learns of its end from the stream itself.
       connection.on('error', () => undefined);
       connections.set(message.connection, connection);

@@ -2,6 +2,7 @@
 import type { Network } from '../../shared/network.ts';
 import type { GuestLink } from '../guest-link/guest-link.ts';
 import type { Log } from '../logging/log.ts';
+import type { HostBandwidth } from './bandwidth.ts';
 import { EgressGate } from './gate.ts';
 import { GuestPort } from './guest-port.ts';
 import type { HostBudget } from './host-budget.ts';
@@ -37,6 +38,7 @@ export interface EgressOptions {
   readonly network: SandboxNetwork;
   readonly settings: EgressSettings;
   readonly budget: HostBudget;
+  readonly bandwidth: HostBandwidth;
   readonly log: Log;
   /** The port's program as the guest sees it, where that is not the usual place. */
   readonly program?: string;
@@ -58,14 +60,17 @@ export async function openEgress(options: EgressOptions): Promise<SandboxEgress 
   const policy = compilePolicy(network.rules);
   const { sessionId } = network;
   const gate = new EgressGate({ sessionId, policy, settings, budget, log, shutUntil });
+  const bandwidth = options.bandwidth.shareOfSandbox();
   const proxy = new EgressProxy({ gate, policy, certificateAuthorities: settings.certificateAuthorities });
   const port = await GuestPort.open({
     link,
     port: options.port ?? PROXY_PORT,
     program: options.program,
+    bandwidth,
     onConnection: (connection) => proxy.accept(connection),
   });
   if (port === undefined) {
+    bandwidth.close();
     gate.stop();
     return undefined;
   }
@@ -78,6 +83,7 @@ export async function openEgress(options: EgressOptions): Promise<SandboxEgress 
     },
     stop: () => {
       port.stop();
+      bandwidth.close();
       gate.stop();
     },
   };

@@ -18,6 +18,9 @@ export interface EgressSettings {
   readonly maxBytes: number;
   /** Of all sandboxes together, so that what one of them holds is not what the host needs itself. */
   readonly maxConnections: number;
+  /** Bytes a second, both ways together: of all sandboxes, and of one. */
+  readonly hostRate: number;
+  readonly sandboxRate: number;
   /** Asks for the addresses of every other name; the name servers of this machine, unless given. */
   readonly lookup?: Lookup;
   /** Certificates to trust upstream; those that Node.js trusts, unless given. */
@@ -26,6 +29,8 @@ export interface EgressSettings {
 
 const DEFAULT_MAX_BYTES = 64 * 1024 ** 3;
 const DEFAULT_MAX_CONNECTIONS = 2_048;
+const DEFAULT_HOST_RATE = 128 * 1024 ** 2;
+const DEFAULT_SANDBOX_RATE = 32 * 1024 ** 2;
 
 export const DEFAULT_EGRESS_SETTINGS: EgressSettings = {
   isAllowed: true,
@@ -33,6 +38,8 @@ export const DEFAULT_EGRESS_SETTINGS: EgressSettings = {
   hosts: new Map(),
   maxBytes: DEFAULT_MAX_BYTES,
   maxConnections: DEFAULT_MAX_CONNECTIONS,
+  hostRate: DEFAULT_HOST_RATE,
+  sandboxRate: DEFAULT_SANDBOX_RATE,
 };
 
 const RulesSchema = z.string().transform((text, context): readonly EgressRule[] =>
@@ -68,6 +75,8 @@ export const EGRESS_ENVIRONMENT = {
   SANDGATE_EGRESS_ALLOW: RulesSchema.optional(),
   SANDGATE_EGRESS_HOSTS: HostsSchema.default(new Map()),
   SANDGATE_EGRESS_MAX_CONNECTIONS: z.coerce.number().int().min(1).default(DEFAULT_MAX_CONNECTIONS),
+  SANDGATE_EGRESS_HOST_BYTES_PER_S: z.coerce.number().int().min(1).default(DEFAULT_HOST_RATE),
+  SANDGATE_EGRESS_BYTES_PER_S: z.coerce.number().int().min(1).default(DEFAULT_SANDBOX_RATE),
   SANDGATE_EGRESS_MAX_BYTES: z.coerce.number().int().min(1).default(DEFAULT_MAX_BYTES),
 } as const;
 
@@ -80,5 +89,7 @@ export function egressSettings(values: z.infer<typeof EgressEnvironmentSchema>):
     hosts: values.SANDGATE_EGRESS_HOSTS,
     maxBytes: values.SANDGATE_EGRESS_MAX_BYTES,
     maxConnections: values.SANDGATE_EGRESS_MAX_CONNECTIONS,
+    hostRate: values.SANDGATE_EGRESS_HOST_BYTES_PER_S,
+    sandboxRate: values.SANDGATE_EGRESS_BYTES_PER_S,
   };
 }

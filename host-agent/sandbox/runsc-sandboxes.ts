@@ -6,6 +6,7 @@ import { availableParallelism } from 'node:os';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import { DEFAULT_RESOURCE_LIMITS } from '../../shared/limits.ts';
 import { RESTORE_TIMEOUT_MS } from '../../shared/snapshot.ts';
+import { HostBandwidth } from '../egress/bandwidth.ts';
 import { HostBudget } from '../egress/host-budget.ts';
 import { refusedByHost } from '../egress/policy.ts';
 import { EGRESS_VARIABLES, openEgress } from '../egress/sandbox-egress.ts';
@@ -46,6 +47,7 @@ export class RunscSandboxes implements Sandboxes {
   readonly #engine: Engine;
   readonly #launcher: Launcher;
   readonly #egressBudget: HostBudget;
+  readonly #egressBandwidth: HostBandwidth;
   /** Memory limits of the sandboxes that are starting, by id. */
   readonly #starting = new Map<string, number>();
   /** Those of them that a session waits for. */
@@ -63,6 +65,7 @@ export class RunscSandboxes implements Sandboxes {
     this.#engine = engine;
     this.#launcher = new Launcher(engine, options.log, options.restAfterMs ?? DEFAULT_REST_AFTER_MS);
     this.#egressBudget = new HostBudget(this.#egress.maxConnections);
+    this.#egressBandwidth = new HostBandwidth(this.#egress);
     this.#strays = new Strays(engine, options.log);
     this.#thawGuard = startThawGuard(engine.cgroups.thawFiles);
     this.facts = engine.facts;
@@ -331,7 +334,8 @@ export class RunscSandboxes implements Sandboxes {
     const { link } = sandbox;
     const [settings, budget] = [this.#egress, this.#egressBudget];
     const { log } = this.#options;
-    const egress = await openEgress({ link, network, settings, budget, log, shutUntil });
+    const bandwidth = this.#egressBandwidth;
+    const egress = await openEgress({ link, network, settings, budget, bandwidth, log, shutUntil });
     if (egress === undefined) return false;
     sandbox.connected(egress);
     void sandbox.lost.then(() => egress.stop());

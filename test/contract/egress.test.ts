@@ -1,13 +1,13 @@
 /** The way out of a real sandbox, with servers on the loopback address in the place of the internet. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { EgressSettings } from '../../host-agent/egress/settings.ts';
 import type { LogFields } from '../../host-agent/logging/log.ts';
 import type { Sandbox } from '../../host-agent/sandbox/port.ts';
 import { RunscSandboxes } from '../../host-agent/sandbox/runsc-sandboxes.ts';
-import { setUp } from '../../host-agent/setup/setup.ts';
+import { type Installation, setUp } from '../../host-agent/setup/setup.ts';
 import { silentProgress } from '../../host-agent/setup/step.ts';
 import { locations } from '../../scripts/locations.ts';
 import { NetworkSchema } from '../../shared/network.ts';
@@ -22,10 +22,12 @@ const SET_UP_TIMEOUT_MS = 600_000;
 const PATIENCE_MS = 30_000;
 
 let sandboxes: RunscSandboxes;
+let installation: Installation;
 let stateDir: string;
 let imageDigest: string;
 let upstream: Upstream;
 let answers: string[][] = [];
+let lookups = 0;
 const lines: LogFields[] = [];
 
 const settings: EgressSettings = {
@@ -34,27 +36,36 @@ const settings: EgressSettings = {
   hosts: new Map([['files.test', ['127.0.0.1']]]),
   maxBytes: 64 * GIB,
   maxConnections: 1_000,
-  lookup: async () => answers.shift() ?? [],
+  hostRate: GIB,
+  sandboxRate: GIB,
+  lookup: async () => {
+    lookups += 1;
+    return answers.shift() ?? [];
+  },
 };
 
-beforeAll(async () => {
-  const installation = await setUp(locations(process.env), process.env, silentProgress);
-  stateDir = await mkdtemp(join(tmpdir(), 'sandgate-egress-'));
-  imageDigest = installation.image.digest;
+async function openSandboxes(dir: string, egress: EgressSettings): Promise<RunscSandboxes> {
   const keep = (fields: LogFields): void => void lines.push(fields);
   const opened = await RunscSandboxes.open({
     runscPath: installation.runscPath,
     imagesDir: installation.imagesDir,
     guestDir: installation.guestDir,
-    stateDir,
-    cgroupParent: `/sandgate-egress-${process.pid}`,
+    stateDir: dir,
+    cgroupParent: `/sandgate-egress-${process.pid}-${basename(dir)}`,
     capacity: 2,
     caps: { cpus: 2, memory_bytes: GIB, processes: 512, workspace_bytes: GIB, tmp_bytes: GIB },
     log: { info: keep, warn: keep, error: keep },
-    egress: settings,
+    egress,
   });
   if (!opened.ok) throw new Error(`${opened.code}: ${opened.detail}`);
-  sandboxes = opened.value;
+  return opened.value;
+}
+
+beforeAll(async () => {
+  installation = await setUp(locations(process.env), process.env, silentProgress);
+  stateDir = await mkdtemp(join(tmpdir(), 'sandgate-egress-'));
+  imageDigest = installation.image.digest;
+  sandboxes = await openSandboxes(join(stateDir, 'usual'), settings);
 }, SET_UP_TIMEOUT_MS);
 
 afterAll(async () => {
@@ -69,8 +80,12 @@ beforeEach(async () => {
 
 afterEach(() => upstream[Symbol.asyncDispose]());
 
-async function within(network: object | null, work: (sandbox: Sandbox) => Promise<void>): Promise<void> {
-  const started = await sandboxes.start({
+async function within(
+  network: object | null,
+  work: (sandbox: Sandbox) => Promise<void>,
+  host = sandboxes,
+): Promise<void> {
+  const started = await host.start({
     sandboxId: newSandboxId(),
     imageDigest,
     limits: { ...LIMITS, processes: 256 },
@@ -244,7 +259,7 @@ urllib.request.urlopen(request).read().decode()`;
     });
   });
 
-  it('has a bounded number of connections; those beyond it wait for their turn', async () => {
+  it('R20: has a bounded number of connections; those beyond it wait for their turn', async () => {
     await within(files(), async (sandbox) => {
       const code = `
 import socket
@@ -261,6 +276,47 @@ len(held)`;
       await python(sandbox, 'for one in held: one.close()\nheld.clear()');
       await expect.poll(() => upstream.open(), { timeout: PATIENCE_MS }).toBe(0);
       expect(await fetched(sandbox, url('/'))).toBe('200 hello');
+    });
+  });
+
+  it('R21: asks no name server, and carries nothing out in names that are not its own', async () => {
+    await within({ allow: ['*.example.com'] }, async (sandbox) => {
+      lookups = 0;
+      const code = `
+import socket, urllib.request, urllib.error
+def asked(url):
+    try:
+        urllib.request.urlopen(url, timeout=20)
+    except urllib.error.HTTPError as error:
+        return error.code
+met = []
+try:
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x' * 40, ('8.8.8.8', 53))
+except OSError as error:
+    met.append('unreachable')
+try:
+    socket.getaddrinfo('secret.evil.test', 80)
+except OSError:
+    met.append('unresolved')
+met + [asked('http://secret.evil.test/'), asked('http://8.8.8.8:53/')]`;
+      expect(textOf(await python(sandbox, code, { timeoutMs: PATIENCE_MS }))).toBe(
+        "['unreachable', 'unresolved', 403, 403]",
+      );
+      expect(lookups).toBe(0);
+      // One behind the other on one connection: as fast as anything in there can ask.
+      const flood = `
+asking = [f'GET http://{at}.example.com/ HTTP/1.1\\r\\nHost: any\\r\\n' for at in range(400)]
+link = socket.create_connection(('127.0.0.1', 3128), 20)
+link.sendall(('\\r\\n'.join(asking) + 'Connection: close\\r\\n\\r\\n').encode())
+answers = b''
+while more := link.recv(65536):
+    answers += more
+answers.count(b'HTTP/1.1 429 '), answers.count(b'HTTP/1.1 ')`;
+      const told = textOf(await python(sandbox, flood, { timeoutMs: 60_000 }));
+      const [refused = 0, answered] = told.slice(1, -1).split(', ').map(Number);
+      expect(answered).toBe(400);
+      expect(refused).toBeGreaterThan(0);
+      expect(lookups).toBe(400 - refused);
     });
   });
 
@@ -332,6 +388,69 @@ one.recv(100).split(b'\\r\\n')[0].decode()`;
     });
     await expect.poll(() => upstream.open(), { timeout: PATIENCE_MS }).toBe(0);
     expect(lines.map(({ event }) => event)).toContain('egress_closed');
+  });
+});
+
+describe('R19: the bandwidth of a host', () => {
+  const HOST_RATE = 4 * MIB;
+  const SECONDS = 6;
+  let narrow: RunscSandboxes;
+
+  beforeAll(async () => {
+    const rates = { hostRate: HOST_RATE, sandboxRate: 3 * MIB };
+    narrow = await openSandboxes(join(stateDir, 'narrow'), { ...settings, ...rates });
+  });
+  afterAll(() => narrow.stop());
+
+  const uploads = (seconds: number): string => `
+import http.client, time
+end = time.monotonic() + ${seconds}
+sent = 0
+link = http.client.HTTPConnection('127.0.0.1', 3128)
+link.putrequest('POST', '${url('/body')}'); link.putheader('Transfer-Encoding', 'chunked'); link.endheaders()
+piece = b'10000\\r\\n' + bytes(65536) + b'\\r\\n'
+while time.monotonic() < end:
+    link.send(piece); sent += 65536
+link.close()
+sent`;
+
+  const sent = async (sandbox: Sandbox): Promise<number> =>
+    Number(textOf(await python(sandbox, uploads(SECONDS), { timeoutMs: 60_000 })));
+
+  it('holds a flood back to the rate of its sandbox, and drops none of it', async () => {
+    await within(
+      files(),
+      async (sandbox) => {
+        const perSecond = (await sent(sandbox)) / SECONDS;
+        expect(perSecond).toBeGreaterThan(MIB);
+        expect(perSecond).toBeLessThan(3.6 * MIB);
+        const started = performance.now();
+        const down = `
+import urllib.request
+len(urllib.request.urlopen('${url(`/bytes/${9 * MIB}`)}').read())`;
+        expect(textOf(await python(sandbox, down, { timeoutMs: 60_000 }))).toBe(String(9 * MIB));
+        expect(performance.now() - started).toBeGreaterThan(2_500);
+      },
+      narrow,
+    );
+  });
+
+  it('is shared fairly by those who want more than there is', async () => {
+    await within(
+      files(),
+      (one) =>
+        within(
+          files(),
+          async (other) => {
+            const amounts = await Promise.all([sent(one), sent(other)]);
+            const total = amounts[0] + amounts[1];
+            expect(total).toBeLessThan(1.2 * HOST_RATE * SECONDS);
+            for (const amount of amounts) expect(amount / total).toBeGreaterThan(0.35);
+          },
+          narrow,
+        ),
+      narrow,
+    );
   });
 });
 

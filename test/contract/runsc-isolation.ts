@@ -32,14 +32,14 @@ export function describeIsolation(subject: GetSubject): void {
     it('has no process on the host with powers over it: each is in a user namespace of its own', async () => {
       const ownNamespace = readlinkSync('/proc/self/ns/user');
       const processes = (await listProcesses()).filter(
-        ({ argv }) => /^runsc-/.test(argv[0] ?? '') && argv.includes(sandbox.id),
+        ({ argv }) => argv[0]?.startsWith('runsc-') && argv.includes(sandbox.id),
       );
       expect(processes.map(({ argv }) => argv[0])).toContain('runsc-sandbox');
       for (const { pid, argv } of processes) {
         expect(readlinkSync(`/proc/${pid}/ns/user`), argv[0]).not.toBe(ownNamespace);
         const ids = readFileSync(`/proc/${pid}/uid_map`, 'utf8').trim().split('\n');
         expect(
-          ids.every((line) => / 1$/.test(line)),
+          ids.every((line) => line.endsWith(' 1')),
           argv[0],
         ).toBe(true);
       }

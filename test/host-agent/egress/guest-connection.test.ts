@@ -1,10 +1,30 @@
 import { describe, expect, test, vi } from 'vitest';
+import type { BandwidthShare } from '../../../host-agent/egress/bandwidth.ts';
 import { GuestConnection } from '../../../host-agent/egress/guest-connection.ts';
 import { CONNECTION_WINDOW_BYTES, parseGuestMessage } from '../../../host-agent/egress/messages.ts';
 
-function connection() {
+const UNBOUNDED: BandwidthShare = { take: () => true, close: () => undefined };
+
+/** Grants nothing until it is told to, and then what it was asked for first. */
+function slowShare() {
+  const asked: { bytes: number; whenGranted: () => void }[] = [];
+  const share: BandwidthShare = {
+    take: (bytes, whenGranted) => {
+      asked.push({ bytes, whenGranted });
+      return false;
+    },
+    close: () => undefined,
+  };
+  return { share, asked, grant: () => asked.shift()?.whenGranted() };
+}
+
+function connection(bandwidth = UNBOUNDED) {
   const sent: ReturnType<typeof parseGuestMessage>[] = [];
-  const made = new GuestConnection(7, (message) => sent.push(parseGuestMessage(message.subarray(4))));
+  const made = new GuestConnection(
+    7,
+    (message) => sent.push(parseGuestMessage(message.subarray(4))),
+    bandwidth,
+  );
   made.on('error', () => undefined);
   const kinds = (): (string | undefined)[] => sent.map((message) => message?.kind);
   const dataBytes = (): number =>
@@ -26,6 +46,53 @@ describe('a connection of the guest', () => {
     made.resume();
     await turn();
     expect(kinds().filter((kind) => kind === 'credit').length).toBeGreaterThan(before);
+  });
+
+  test('hands on what the guest sends, and gives credit for it, when there is bandwidth for it', async () => {
+    const { share, grant } = slowShare();
+    const { made, kinds } = connection(share);
+    const chunks: Buffer[] = [];
+    made.on('data', (chunk) => chunks.push(chunk));
+    const read = (): string => Buffer.concat(chunks).toString('latin1');
+    const first = '1'.repeat(CHUNK.length);
+    made.receiveData(Buffer.from(first));
+    made.receiveData(Buffer.from('2'));
+    made.receiveEnd();
+    await turn();
+    expect([read(), kinds()]).toEqual(['', []]);
+    grant();
+    await turn();
+    expect([read(), kinds(), made.readableEnded]).toEqual([first, ['credit'], false]);
+    grant();
+    await turn();
+    expect([read(), made.readableEnded]).toEqual([`${first}2`, true]);
+  });
+
+  test('takes what it is to send when there is bandwidth for it, and not before', async () => {
+    const { share, asked, grant } = slowShare();
+    const { made, dataBytes } = connection(share);
+    let isDone = false;
+    made.write(Buffer.alloc(40_000), () => {
+      isDone = true;
+    });
+    expect([dataBytes(), asked.length]).toEqual([0, 1]);
+    grant();
+    expect(dataBytes()).toBe(32 * 1024);
+    await turn();
+    expect(isDone).toBe(false);
+    grant();
+    await turn();
+    expect([dataBytes(), isDone]).toEqual([40_000, true]);
+  });
+
+  test('that is cut while it waits for bandwidth sends nothing afterwards', async () => {
+    const { share, grant } = slowShare();
+    const { made, kinds } = connection(share);
+    made.write(CHUNK, () => undefined);
+    made.destroy();
+    await turn();
+    grant();
+    expect(kinds()).toEqual(['closed']);
   });
 
   test('refuses data beyond the credit', async () => {

@@ -34,6 +34,7 @@ async function open(port: number, program = join(guest.programs, 'egress')): Pro
     link: guest.link,
     port,
     program,
+    bandwidth: { take: () => true, close: () => undefined },
     onConnection: (connection) => connections.push(connection),
   });
   return opened;

@@ -145,6 +145,8 @@ describe('what the operator says', () => {
     { SANDGATE_EGRESS_ALLOW: '*.org' },
     { SANDGATE_EGRESS: 'yes' },
     { SANDGATE_EGRESS_MAX_BYTES: '0' },
+    { SANDGATE_EGRESS_BYTES_PER_S: '0' },
+    { SANDGATE_EGRESS_HOST_BYTES_PER_S: '1.5' },
   ])('is refused where it cannot be meant: %j', (environment) => {
     expect(z.object(EGRESS_ENVIRONMENT).safeParse(environment).success).toBe(false);
   });
