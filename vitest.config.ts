@@ -43,9 +43,9 @@ export default defineConfig({
         test: { name: 'worker', ...patient, include: ['test/worker/**/*.test.ts'] },
       },
       { test: { name: 'contract', environment: 'node', include: ['test/contract/**/*.test.ts'], ...serial } },
-      // Only by name: it builds every image.
+      // Only by name, `npm run test:long`: it builds every image.
       { test: { name: 'images', environment: 'node', include: ['test/images/**/*.test.ts'], ...serial } },
-      // Only by name, `npm run test:long`: hours rather than minutes.
+      // Likewise: hours rather than minutes.
       { test: { name: 'long', environment: 'node', include: ['test/long/**/*.test.ts'], ...serial } },
       { test: { name: 'e2e', environment: 'node', include: ['test/e2e/**/*.test.ts'], ...serial } },
     ],

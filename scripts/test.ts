@@ -9,7 +9,7 @@ import { terminalProgress } from '../host-agent/setup/step.ts';
 import { locations } from './locations.ts';
 import { exitCodeOf, readTestReport } from './test-report.ts';
 
-/** `npm test -- --project=images` builds every image of the repository, several GB; `npm run test:long` runs `long`. */
+/** What `npm run test:long` runs: `images` builds every image of the repository, several GB, and `long` takes hours. */
 const ON_DEMAND_PROJECTS = ['images', 'long'];
 
 await runMain(async () => {
