@@ -7,6 +7,7 @@ import { parseArgs } from 'node:util';
 import * as z from 'zod';
 import { EDGE_RECEIPT_PAYLOAD_TYPE, type EdgeReceipt } from '../shared/edge-receipt.ts';
 import { verifyEdgeReceipt } from '../shared/edge-receipt-verify.ts';
+import type { Receipt } from '../shared/receipt.ts';
 import { ReceiptExportSchema, verifyReceipt, verifySessionReceipts } from '../shared/receipt-verify.ts';
 import { type TrustedKeys, TrustedKeysSchema } from '../shared/verification.ts';
 
@@ -63,7 +64,10 @@ async function verify(inputs: readonly unknown[], pinned: TrustedKeys | undefine
   }
   const verified = await verifyReceipt(envelope, pinned);
   return verified.ok
-    ? valid(verified.value.receipt, verified.value.receipt.host_id)
+    ? withNotes(
+        valid(verified.value.receipt, verified.value.receipt.host_id),
+        notesOf(verified.value.receipt),
+      )
     : refused(`${verified.code}: ${verified.detail}`);
 }
 
@@ -72,6 +76,19 @@ const EdgeSignedSchema = z.object({ payloadType: z.literal(EDGE_RECEIPT_PAYLOAD_
 function valid(receipt: { execution_id: string; tool: string; status: string }, signer: string): Report {
   const { execution_id, tool, status } = receipt;
   return { exitCode: 0, lines: [`valid  ${execution_id}  ${tool}  ${status}  by ${signer}`] };
+}
+
+function withNotes(report: Report, notes: string[]): Report {
+  return { ...report, lines: [...report.lines, ...notes] };
+}
+
+/** What else the host signed of it. */
+function notesOf({ artifacts, clock_ahead_ms: aheadMs }: Receipt): string[] {
+  const skew = aheadMs === undefined ? [] : [`       note: the clock of its host was ${aheadMs} ms ahead`];
+  return [
+    ...artifacts.map(({ path, sha256, bytes }) => `       ${path}  ${bytes} bytes  sha256:${sha256}`),
+    ...skew,
+  ];
 }
 
 async function verifySession(
@@ -100,7 +117,10 @@ async function verifySession(
     return refused(`${which} ${verified.seq ?? '?'}: ${verified.code}: ${verified.detail}`);
   }
   const { receipts, edgeReceipts } = verified;
-  const lines = [...receipts.map((receipt) => line('', receipt)), ...edgeReceipts.map(ofEdge)];
+  const lines = [
+    ...receipts.flatMap((receipt) => [line('', receipt), ...notesOf(receipt)]),
+    ...edgeReceipts.map(ofEdge),
+  ];
   lines.push(endOf('receipts', { sessionId, count: receipts.length, next }));
   const nextOfEdge = last?.next_edge_after ?? null;
   if (edgeReceipts.length > 0 || nextOfEdge !== null) {

@@ -21,6 +21,17 @@ export const StreamDigestSchema = z.strictObject({
   truncated: z.boolean(),
 });
 
+/**
+ * A part of the answer, as the host gave it: `value`, `structured` (as JSON) or `results/N`, of which `sha256` and `bytes` are
+ * those of `data` in UTF-8.
+ */
+export const ArtifactSchema = z.strictObject({
+  path: z.string().max(256),
+  sha256: Sha256Schema,
+  bytes: z.int().min(0),
+});
+export type Artifact = z.infer<typeof ArtifactSchema>;
+
 /** Hosts on which an execution ran before it was moved, in order. */
 export const FormerHostsSchema = z.array(HostIdSchema).max(256);
 
@@ -60,7 +71,8 @@ export const ReceiptSchema = compiled(
     state_lost: z.boolean(),
     stdout: StreamDigestSchema,
     stderr: StreamDigestSchema,
-    artifacts: z.array(z.strictObject({ path: z.string(), sha256: Sha256Schema, bytes: z.int() })),
+    /** What the execution gave beside its streams; agents of former versions name none. */
+    artifacts: z.array(ArtifactSchema),
     granted_at: z.iso.datetime(),
     started_at: z.iso.datetime().nullable(),
     finished_at: z.iso.datetime(),
@@ -68,8 +80,13 @@ export const ReceiptSchema = compiled(
     host_id: HostIdSchema,
     key_id: KeyIdSchema,
     former_hosts: FormerHostsSchema.min(1).optional(),
+    /** How far the host's clock was ahead of the edge's at the end, where that is more than `NOTED_CLOCK_SKEW_MS`. */
+    clock_ahead_ms: z.int().optional(),
   }),
 );
 export type Receipt = z.infer<typeof ReceiptSchema>;
+
+/** Times of a receipt are the host's own; further from the edge's than that, it says so. */
+export const NOTED_CLOCK_SKEW_MS = 5_000;
 
 export const FIRST_PREVIOUS_SHA256 = '0'.repeat(64);

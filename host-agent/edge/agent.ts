@@ -46,7 +46,7 @@ export interface Agent {
   ready: Promise<void>;
   readonly isConnected: boolean;
   readonly isDegraded: boolean;
-  /** How far the clock of this host was ahead of the edge's; null where that is not known. */
+  /** How far the clock of this host is ahead of the edge's; null where that is not known. */
   readonly clockAheadMs: number | null;
   /** Sandboxes of sessions, those that are being made included. */
   readonly sandboxes: number;
@@ -129,7 +129,13 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
   const lateness = new Lateness();
   const links = new EdgeLinks(options.edgeUrl, identity);
   const { runscVersion, runscPlatform, guestSha256 } = sandboxes.facts;
-  const host = { hostId, runscVersion, runscPlatform, guestSha256 };
+  const host = {
+    hostId,
+    runscVersion,
+    runscPlatform,
+    guestSha256,
+    clockAheadMs: () => control.clockAheadMs,
+  };
   const snapshots = await Snapshots.open({
     edgeUrl: options.edgeUrl,
     directory: join(options.hostDir, 'snapshots'),

@@ -55,7 +55,7 @@ export class ControlLink {
   #protocol = OLDEST_PROTOCOL_VERSION;
   #commandsAtOnce = 0;
   #offeredImages: SandboxRuntimeFacts['images'] | undefined;
-  #clockAheadMs: number | null = null;
+  #edgeClock: { timeMs: number; atMs: number } | undefined;
   #loadTimer: NodeJS.Timeout | undefined;
   #isLoadDue = false;
 
@@ -80,9 +80,11 @@ export class ControlLink {
     });
   }
 
-  /** How far the clock of this host was ahead of the edge's at the last welcome; null where it does not tell. */
+  /** How far the clock of this host is ahead of the edge's, by what that said at the last welcome; null where it does not tell. */
   get clockAheadMs(): number | null {
-    return this.#clockAheadMs;
+    if (this.#edgeClock === undefined) return null;
+    const { timeMs, atMs } = this.#edgeClock;
+    return Math.round(Date.now() - (timeMs + performance.now() - atMs));
   }
 
   get isUp(): boolean {
@@ -200,7 +202,7 @@ export class ControlLink {
   #compareClocks(edgeTimeMs: number | undefined): void {
     if (edgeTimeMs === undefined) return;
     const aheadMs = Date.now() - edgeTimeMs;
-    this.#clockAheadMs = aheadMs;
+    this.#edgeClock = { timeMs: edgeTimeMs, atMs: performance.now() };
     if (Math.abs(aheadMs) <= MAX_CLOCK_SKEW_S * 1_000) return;
     const detail = `the clock of this host is ${Math.round(aheadMs / 1_000)} s ahead of the edge's`;
     this.#options.log.error({ event: 'clock_skew', detail });

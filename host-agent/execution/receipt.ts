@@ -3,7 +3,12 @@ import { hash, type KeyObject, sign } from 'node:crypto';
 import { type Envelope, preAuthenticationEncoding } from '../../shared/dsse.ts';
 import { newId } from '../../shared/ids.ts';
 import type { TerminalStatus } from '../../shared/lifecycle.ts';
-import { RECEIPT_PAYLOAD_TYPE, type Receipt } from '../../shared/receipt.ts';
+import {
+  type Artifact,
+  NOTED_CLOCK_SKEW_MS,
+  RECEIPT_PAYLOAD_TYPE,
+  type Receipt,
+} from '../../shared/receipt.ts';
 import type { StartedEntry } from '../journal/entries.ts';
 import type { ChainHead } from '../journal/state.ts';
 import { NO_OUTPUT_SHA256, type StreamSummary } from './output-recorder.ts';
@@ -12,6 +17,8 @@ export interface HostFacts {
   hostId: string;
   runscVersion: string;
   runscPlatform: string;
+  /** How far the clock of this host is ahead of the edge's; null where that is not known. */
+  clockAheadMs: () => number | null;
 }
 
 export interface ExecutionEnd {
@@ -23,6 +30,7 @@ export interface ExecutionEnd {
   usage: { cpuMs: number; wallMs: number; peakMemoryBytes: number; egressBytes: number };
   stdout: StreamSummary;
   stderr: StreamSummary;
+  artifacts: Artifact[];
   finishedAt: string;
 }
 
@@ -74,13 +82,14 @@ export function issueReceipt(
     state_lost: end.stateLost,
     stdout: end.stdout,
     stderr: end.stderr,
-    artifacts: [],
+    artifacts: end.artifacts,
     granted_at: started.granted_at,
     started_at: started.started_at,
     finished_at: end.finishedAt,
     host_id: by.host.hostId,
     key_id: by.signer.keyId,
     ...(started.former_hosts === undefined ? {} : { former_hosts: started.former_hosts }),
+    ...notedSkew(by.host.clockAheadMs()),
   };
   // Serialised once: these bytes are what is signed, sent, hashed into the chain and verified.
   const payload = Buffer.from(JSON.stringify(receipt), 'utf8');
@@ -96,6 +105,10 @@ export function issueReceipt(
     signatures: [{ keyid: by.signer.keyId, sig: signature.toString('base64') }],
   };
   return { envelope, seq: receipt.seq, sha256: hash('sha256', payload) };
+}
+
+function notedSkew(aheadMs: number | null): Pick<Receipt, 'clock_ahead_ms'> {
+  return aheadMs === null || Math.abs(aheadMs) <= NOTED_CLOCK_SKEW_MS ? {} : { clock_ahead_ms: aheadMs };
 }
 
 /** Of a stream whose bytes are not known: never to be read as whole. */

@@ -8,6 +8,7 @@ import type { Journal } from '../journal/journal.ts';
 import type { ChainHead, StoredFrame } from '../journal/state.ts';
 import { lostOutcome } from '../sandbox/lost-outcome.ts';
 import type { OutputSink, RunningExecution, Sandbox } from '../sandbox/port.ts';
+import { artifactsOf } from './artifacts.ts';
 import type { ExecuteRequest } from './grant-check.ts';
 import { OutputRecorder } from './output-recorder.ts';
 import { ProgramCalls } from './program-calls.ts';
@@ -80,7 +81,8 @@ export async function followExecution(
   if (call.hasMoved()) return null;
   calls?.end();
   const recorded = recorder.finish();
-  const frames = [...recorded.frames, ...resultParts(executionId, outcome)];
+  const parts = resultParts(executionId, outcome);
+  const frames = [...recorded.frames, ...parts];
   return conclude(context, started, {
     frames,
     error: boundedError(outcome.error),
@@ -93,6 +95,7 @@ export async function followExecution(
       usage: { ...outcome.usage, wallMs: wallMs() },
       stdout: recorded.stdout,
       stderr: recorded.stderr,
+      artifacts: artifactsOf(parts),
       finishedAt: new Date().toISOString(),
     },
     onTelling: call.onTelling,
@@ -139,6 +142,7 @@ export function unknownEnd(started: StartedEntry, reason: string): Conclusion {
       usage: { cpuMs: 0, wallMs: 0, peakMemoryBytes: 0, egressBytes: 0 },
       stdout: UNKNOWN_STREAM,
       stderr: UNKNOWN_STREAM,
+      artifacts: [],
       finishedAt,
     },
   };

@@ -14,7 +14,7 @@ export const AgentStatusSchema = z.strictObject({
   host_id: HostIdSchema.nullable(),
   edge_url: z.string(),
   edge_connected: z.boolean(),
-  /** Of this host's clock before the edge's, when the control link was last made. */
+  /** Of this host's clock before the edge's, by the time that the edge told when the control link was last made. */
   clock_ahead_ms: z.int().nullable(),
   /** The disk refuses the journal: no work is taken. */
   degraded: z.boolean(),

@@ -6,7 +6,13 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Envelope } from '../../shared/dsse.ts';
 import { makeEdgeChain } from '../shared/edge-receipt-fixture.ts';
-import { makeChain, makeWorld, newTestSessionId, type TestWorld } from '../shared/receipt-fixture.ts';
+import {
+  makeChain,
+  makeSealed,
+  makeWorld,
+  newTestSessionId,
+  type TestWorld,
+} from '../shared/receipt-fixture.ts';
 
 const script = fileURLToPath(new URL('../../scripts/verify.ts', import.meta.url));
 let world: TestWorld;
@@ -45,6 +51,21 @@ describe('the verifier', () => {
       expect(await verify(file)).toMatchObject({ exitCode: 0 });
       expect((await verify(file)).output).toContain('chain of 5 receipts');
     }
+  });
+
+  test('shows what a receipt says of the answer and of the clock of its host', async () => {
+    const sha256 = 'a'.repeat(64);
+    const receipt = await makeSealed(world, {
+      artifacts: [{ path: 'results/0', sha256, bytes: 5_120 }],
+      clock_ahead_ms: -61_000,
+    });
+    const files = [join(folder, 'receipt.json'), join(folder, 'keys.json')] as const;
+    await writeFile(files[0], JSON.stringify(receipt));
+    await writeFile(files[1], JSON.stringify(world.keys));
+    const { exitCode, output } = await verify(files[0], '--keys', files[1]);
+    expect(exitCode, output).toBe(0);
+    expect(output).toContain(`results/0  5120 bytes  sha256:${sha256}`);
+    expect(output).toContain('the clock of its host was -61000 ms ahead');
   });
 
   test('takes the parts of a chain as files in their order', async () => {

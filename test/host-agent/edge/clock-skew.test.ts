@@ -1,6 +1,7 @@
-/** F29: a host whose clock is off learns it from the edge, and says so in its log. */
+/** F29: a host whose clock is off learns it from the edge, and says so in its log and in its receipts. */
 import { describe, expect, test } from 'vitest';
 import { type LogFields, SILENT_LOG } from '../../../host-agent/logging/log.ts';
+import { readReceipt } from '../../../shared/receipt-verify.ts';
 import { linkHost } from '../../fixtures/edge-double/host.ts';
 
 /** What a host logs of its second control link, whose edge is this far behind. */
@@ -36,6 +37,32 @@ describe('F29 a host', () => {
       expect(await linkedAgain(behindMs)).toEqual([]);
     },
   );
+
+  test.each([
+    [undefined, undefined],
+    [2_000, undefined],
+    [20_000, 20_000],
+    [-20_000, -20_000],
+  ])('whose edge is %s ms behind notes in its receipts: %s', async (behindMs, noted) => {
+    const host = await linkHost();
+    try {
+      const { edge } = host;
+      edge.clockBehindMs = behindMs;
+      edge.controlSocket?.close(1001);
+      await edge.changes.until('another control link', () => edge.readyControlLinks >= 2 || undefined);
+      const { grants, peer } = await host.attach();
+      const grant = await grants.execute('python', { code: '1' });
+      peer.command(grant.token, grant.payload);
+      (await host.sandboxes.call(grant.claims.exec ?? '')).end();
+      const read = readReceipt((await peer.finished(grant.claims.exec ?? '')).receipt);
+      if (!read.ok) throw new Error(read.detail);
+      const { clock_ahead_ms: aheadMs } = read.value.receipt;
+      expect(aheadMs === undefined).toBe(noted === undefined);
+      expect(Math.abs((aheadMs ?? 0) - (noted ?? 0))).toBeLessThan(5_000);
+    } finally {
+      await host.stop();
+    }
+  });
 
   test('tells the edge what time it has, at the start and with each load', async () => {
     const host = await linkHost();

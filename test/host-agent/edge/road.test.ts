@@ -55,7 +55,12 @@ describe('a host that enrolled', () => {
       prev_sha256: '0'.repeat(64),
       status: 'succeeded',
       stdout: { sha256: hash('sha256', 'hello world'), bytes: 11, truncated: false },
+      artifacts: [
+        { path: 'value', sha256: hash('sha256', '42'), bytes: 2 },
+        { path: 'results/0', sha256: hash('sha256', 'AAAA'), bytes: 4 },
+      ],
     });
+    expect(signed).not.toHaveProperty('clock_ahead_ms');
     const jwk = host.edge.hosts.get(host.agent.hostId);
     const key = jwk && (await importPublicKey(jwk));
     const message = preAuthenticationEncoding(
@@ -63,6 +68,21 @@ describe('a host that enrolled', () => {
       envelopePayload(envelope) ?? new Uint8Array(),
     );
     expect(key && (await verifySignature(envelope.signatures[0]?.sig ?? '', message, key))).toBe(true);
+  });
+
+  test('signs a large part of an answer as one, and of a call without an answer that there is none', async () => {
+    const { grants, peer } = await host.attach();
+    const large = 'é'.repeat(400_000);
+    const ends = [{ results: [{ mime: 'text/html', data: large }] }, {}];
+    const found: unknown[] = [];
+    for (const end of ends) {
+      const grant = await grants.execute('python', { code: '1' });
+      peer.command(grant.token, grant.payload);
+      (await host.sandboxes.call(grant.claims.exec ?? '')).end(end);
+      const read = readReceipt((await peer.finished(grant.claims.exec ?? '')).receipt);
+      found.push(read.ok ? read.value.receipt.artifacts : read.detail);
+    }
+    expect(found).toEqual([[{ path: 'results/0', sha256: hash('sha256', large), bytes: 800_000 }], []]);
   });
 
   test.each([
