@@ -8,6 +8,7 @@ import { failure, type Outcome, success } from '../shared/errors.ts';
 import type { ResourceLimits } from '../shared/session.ts';
 import { EGRESS_ENVIRONMENT, type EgressSettings, egressSettings } from './egress/settings.ts';
 import { POOL_ENVIRONMENT, type PoolSettings, poolSettings } from './pool/settings.ts';
+import type { IoRates } from './sandbox/engine.ts';
 import { DEFAULT_REST_AFTER_MS } from './sandbox/program-rest.ts';
 
 const GIB = 1024 ** 3;
@@ -49,6 +50,9 @@ const EnvironmentSchema = z.object({
     .default(2 * GIB),
   ...EGRESS_ENVIRONMENT,
   ...POOL_ENVIRONMENT,
+  /** From and to the disk of the state folder, of one sandbox. */
+  SANDGATE_IO_READ_BYTES_PER_S: Count.optional(),
+  SANDGATE_IO_WRITE_BYTES_PER_S: Count.optional(),
   SANDGATE_MAX_CPUS: z.coerce.number().min(0.1).default(availableParallelism()),
   SANDGATE_MAX_MEMORY_BYTES: Count.default(Math.floor(totalmem() * HOST_MEMORY_SHARE)),
   SANDGATE_MAX_PROCESSES: Count.default(1024),
@@ -69,6 +73,7 @@ export interface Configuration {
   capacity: number;
   cgroupParent: string;
   caps: ResourceLimits;
+  io: IoRates;
   egress: EgressSettings;
   pool: PoolSettings;
   restAfterMs: number;
@@ -110,6 +115,10 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Outcome<Confi
       processes: values.SANDGATE_MAX_PROCESSES,
       workspace_bytes: values.SANDGATE_MAX_WORKSPACE_BYTES,
       tmp_bytes: values.SANDGATE_MAX_TMP_BYTES,
+    },
+    io: {
+      readBytesPerS: values.SANDGATE_IO_READ_BYTES_PER_S,
+      writeBytesPerS: values.SANDGATE_IO_WRITE_BYTES_PER_S,
     },
     egress: egressSettings(values),
     pool: poolSettings(values, values.SANDGATE_CAPACITY),

@@ -7,6 +7,16 @@ export interface CgroupLimits {
   /** Weight among the sandboxes of the machine, 1024 a CPU. */
   cpuShares: number;
   pids: number;
+  /** Undefined: whatever the disk gives. */
+  io?: IoLimits | undefined;
+}
+
+/** Of what goes to and comes from one disk; what the page cache has costs nothing. */
+export interface IoLimits {
+  /** `MAJOR:MINOR`. */
+  disk: string;
+  readBytesPerS: number | undefined;
+  writeBytesPerS: number | undefined;
 }
 
 export interface CgroupUsage {

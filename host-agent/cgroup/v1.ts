@@ -5,6 +5,7 @@ import {
   type CgroupLimits,
   type Cgroups,
   type CgroupUsage,
+  type IoLimits,
   requireName,
   requireParent,
   type ThawFiles,
@@ -22,7 +23,8 @@ import {
 } from './control-file.ts';
 import { type CgroupMounts, V1_CONTROLLERS } from './mounts.ts';
 
-type Controller = (typeof V1_CONTROLLERS)[number];
+/** `blkio` only where the disk is bounded. */
+type Controller = (typeof V1_CONTROLLERS)[number] | 'blkio';
 
 export class CgroupsV1 implements Cgroups {
   readonly version = 1;
@@ -46,6 +48,7 @@ export class CgroupsV1 implements Cgroups {
 
   async create(name: string, limits: CgroupLimits): Promise<void> {
     for (const controller of V1_CONTROLLERS) await mkdir(this.#dir(controller, name), { recursive: true });
+    if (limits.io !== undefined) await mkdir(this.#dir('blkio', name), { recursive: true });
     this.setLimits(name, limits);
   }
 
@@ -56,6 +59,13 @@ export class CgroupsV1 implements Cgroups {
     writeControl(join(this.#dir('cpu', name), 'cpu.cfs_quota_us'), limits.cpuQuotaUs);
     writeControl(join(this.#dir('cpu', name), 'cpu.shares'), limits.cpuShares);
     writeControl(join(this.#dir('pids', name), 'pids.max'), limits.pids);
+    if (limits.io !== undefined) this.#limitIo(this.#dir('blkio', name), limits.io);
+  }
+
+  #limitIo(group: string, { disk, readBytesPerS, writeBytesPerS }: IoLimits): void {
+    // 0: no bound.
+    writeControl(join(group, 'blkio.throttle.read_bps_device'), `${disk} ${readBytesPerS ?? 0}`);
+    writeControl(join(group, 'blkio.throttle.write_bps_device'), `${disk} ${writeBytesPerS ?? 0}`);
   }
 
   /** Kernels without swap accounting lack the joint limit; there a group that never swaps comes closest. */

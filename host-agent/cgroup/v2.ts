@@ -44,7 +44,7 @@ export class CgroupsV2 implements Cgroups {
   }
 
   async create(name: string, limits: CgroupLimits): Promise<void> {
-    await this.#delegateControllers();
+    await this.#delegateControllers(limits.io === undefined ? V2_CONTROLLERS : [...V2_CONTROLLERS, 'io']);
     await mkdir(this.#dir(name), { recursive: true });
     this.setLimits(name, limits);
   }
@@ -59,17 +59,21 @@ export class CgroupsV2 implements Cgroups {
     writeControl(join(group, 'cpu.max'), `${limits.cpuQuotaUs} ${limits.cpuPeriodUs}`);
     writeControl(join(group, 'cpu.weight'), weightOfShares(limits.cpuShares));
     writeControl(join(group, 'pids.max'), limits.pids);
+    if (limits.io !== undefined) {
+      const { disk, readBytesPerS = 'max', writeBytesPerS = 'max' } = limits.io;
+      writeControl(join(group, 'io.max'), `${disk} rbps=${readBytesPerS} wbps=${writeBytesPerS}`);
+    }
   }
 
   /** A group has only the controllers that every group above it hands down. */
-  async #delegateControllers(): Promise<void> {
+  async #delegateControllers(controllers: readonly string[]): Promise<void> {
     let directory = this.#mount;
     for (const part of ['', ...this.#parent.split('/').filter(Boolean)]) {
       directory = join(directory, part);
       await mkdir(directory, { recursive: true });
       const file = join(directory, 'cgroup.subtree_control');
       const handed = (readControl(file) ?? '').split(/\s+/);
-      const missing = V2_CONTROLLERS.filter((controller) => !handed.includes(controller));
+      const missing = controllers.filter((controller) => !handed.includes(controller));
       if (missing.length > 0) {
         writeControl(file, missing.map((controller) => `+${controller}`).join(' '));
       }

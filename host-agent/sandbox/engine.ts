@@ -4,7 +4,8 @@ import { basename, join } from 'node:path';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import { Sha256Schema } from '../../shared/ids.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
-import type { Cgroups } from '../cgroup/cgroups.ts';
+import type { Cgroups, IoLimits } from '../cgroup/cgroups.ts';
+import { diskOf } from '../cgroup/disk.ts';
 import { openCgroups } from '../cgroup/open.ts';
 import type { EgressSettings } from '../egress/settings.ts';
 import { type ImageStore, openImageStore } from '../images/store.ts';
@@ -26,6 +27,8 @@ export interface RunscSandboxesOptions {
   capacity: number;
   /** The host's own upper bounds on what a sandbox may ask for. */
   caps: ResourceLimits;
+  /** How fast each sandbox reads from and writes to the disk of the state folder; without it, as fast as that is. */
+  io?: IoRates;
   /** What sessions may reach at most; without it, what their own rules say. */
   egress?: EgressSettings;
   /** Sandboxes made ahead of their sessions; without it, none. */
@@ -35,9 +38,12 @@ export interface RunscSandboxesOptions {
   log: Log;
 }
 
+export type IoRates = Omit<IoLimits, 'disk'>;
+
 export interface Engine {
   runsc: Runsc;
   cgroups: Cgroups;
+  io: IoLimits | undefined;
   images: ImageStore;
   bundles: Bundles;
   guestDir: string;
@@ -64,6 +70,8 @@ export async function openEngine(options: RunscSandboxesOptions): Promise<Outcom
   if (!runsc.ok) return runsc;
   const cgroups = await usableCgroups(options.cgroupParent);
   if (!cgroups.ok) return cgroups;
+  const io = ioLimits(stateDir, options.io);
+  if (!io.ok) return io;
   const guestDir = await realpath(options.guestDir).catch(() => options.guestDir);
   const supervisor = await stat(join(guestDir, 'supervisor')).catch(() => undefined);
   if (supervisor?.isFile() !== true) return failure('sandbox_failed', 'the guest supervisor is missing');
@@ -81,6 +89,7 @@ export async function openEngine(options: RunscSandboxesOptions): Promise<Outcom
   return success({
     runsc: runsc.value,
     cgroups: cgroups.value,
+    io: io.value,
     images,
     bundles,
     guestDir,
@@ -95,6 +104,14 @@ const MAX_OFFERED_IMAGES = 256;
 export async function offeredImages(images: ImageStore): Promise<SandboxRuntimeFacts['images']> {
   const all = await images.list();
   return all.slice(0, MAX_OFFERED_IMAGES).map(({ name, digest }) => ({ name, digest }));
+}
+
+function ioLimits(stateDir: string, rates: IoRates | undefined): Outcome<IoLimits | undefined> {
+  if (rates?.readBytesPerS === undefined && rates?.writeBytesPerS === undefined) return success(undefined);
+  const disk = diskOf(stateDir);
+  return disk === undefined
+    ? failure('sandbox_failed', 'the state folder is on no disk, so its speed cannot be bounded')
+    : success({ disk, ...rates });
 }
 
 async function usableCgroups(parent: string): Promise<Outcome<Cgroups>> {

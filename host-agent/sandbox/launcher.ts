@@ -115,7 +115,8 @@ export class Launcher {
 
   /** Gives a sandbox that was made ahead its whole share of the CPU. */
   promote(sandboxId: string, limits: ResourceLimits): void {
-    this.#engine.cgroups.setLimits(sandboxId, cgroupLimits(buildResources(limits)));
+    const { cgroups, io } = this.#engine;
+    cgroups.setLimits(sandboxId, { ...cgroupLimits(buildResources(limits)), io });
   }
 
   /** The reason may name places of this host, so it goes to the log only. */
@@ -129,7 +130,7 @@ export class Launcher {
     userId: number,
     generation?: number,
   ): Promise<void> {
-    const { bundles, cgroups, guestDir } = this.#engine;
+    const { bundles, cgroups, guestDir, io } = this.#engine;
     const storage = bundles.storageOf(sandboxId);
     const cgroupPath = cgroups.pathOf(sandboxId);
     const cpuShares = ahead === undefined ? undefined : AHEAD_CPU_SHARES;
@@ -145,7 +146,7 @@ export class Launcher {
       cgroupPath,
     });
     await bundles.write(sandboxId, spec, generation);
-    await cgroups.create(sandboxId, cgroupLimits(buildResources(limits, cpuShares)));
+    await cgroups.create(sandboxId, { ...cgroupLimits(buildResources(limits, cpuShares)), io });
   }
 
   #run({ sandboxId, environment, ahead }: LaunchRequest, userId: number): RunscSandbox {

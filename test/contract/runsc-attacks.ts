@@ -7,6 +7,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { openCgroups } from '../../host-agent/cgroup/open.ts';
+import { listProcesses } from '../../host-agent/process/process-table.ts';
 import type { RunscSandboxesOptions } from '../../host-agent/sandbox/runsc-sandboxes.ts';
 import { OWN_PROCESSES } from '../../host-agent/sandbox/spec.ts';
 import { STUCK_MS } from '../patience.ts';
@@ -165,6 +166,24 @@ export function describeAttacks(subject: GetSubject, options: () => RunscSandbox
         expect(await cgroups.list()).toEqual(before);
       });
       await lives(victim());
+    });
+
+    it('whatever it reads and writes, the disk gives it no more than the host says', async () => {
+      const path = (await openCgroups(options().cgroupParent)).pathOf(victim().id);
+      const bound = `^\\d+:\\d+ .*${options().io?.readBytesPerS}\\b`;
+      const files = ['blkio.throttle.read_bps_device', 'blkio.throttle.write_bps_device', 'io.max'];
+      const found = ['/sys/fs/cgroup/blkio', '/sys/fs/cgroup'].flatMap((mount) =>
+        files.map((file) => readIfThere(`${mount}${path}/${file}`)).filter(Boolean),
+      );
+      expect(found.length).toBeGreaterThan(0);
+      for (const text of found) expect(text).toMatch(new RegExp(bound));
+      const members = ['/sys/fs/cgroup/blkio', '/sys/fs/cgroup'].map((mount) =>
+        readIfThere(`${mount}${path}/cgroup.procs`),
+      );
+      const sentry = (await listProcesses()).find(
+        ({ argv }) => argv[0] === 'runsc-sandbox' && argv.includes(victim().id),
+      );
+      expect(members.join('\n').split('\n')).toContain(String(sentry?.pid));
     });
 
     const throttled = async (sandboxId: string): Promise<number> => {

@@ -53,6 +53,8 @@ describeSandboxes(
         workspace_bytes: GIB,
         tmp_bytes: GIB,
       },
+      // Far above what any test needs: that it is in force is what one of them looks at.
+      io: { readBytesPerS: GIB, writeBytesPerS: GIB },
       log: SILENT_LOG,
     };
     const sandboxes = await open(options);

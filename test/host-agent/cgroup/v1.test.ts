@@ -1,6 +1,10 @@
 /** Version 1 on the machine's own hierarchies; without them, or without root, these tests have nothing to run on. */
 import { existsSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
+import { diskOf } from '../../../host-agent/cgroup/disk.ts';
 import { parseCgroupMounts } from '../../../host-agent/cgroup/mounts.ts';
 import { CgroupsV1 } from '../../../host-agent/cgroup/v1.ts';
 import { spawn } from '../../../host-agent/process/spawn.ts';
@@ -42,6 +46,27 @@ describe.runIf(usable)('CgroupsV1', () => {
     expect(await cgroups.list()).toEqual(['one']);
     expect(await cgroups.remove('one')).toBe(true);
     expect(await cgroups.list()).toEqual([]);
+  });
+
+  const disk = diskOf(tmpdir());
+  it.runIf(mounts.v1.has('blkio') && disk !== undefined)('slows what a group reads from a disk', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'sandgate-io-'));
+    try {
+      await writeFile(join(folder, 'read'), Buffer.alloc(3 * MIB));
+      const io = { disk: disk ?? '', readBytesPerS: MIB, writeBytesPerS: 2 * MIB };
+      await cgroups.create('slow', { ...LIMITS, io });
+      const group = `${mounts.v1.get('blkio')}${parent}/slow`;
+      expect(readFileSync(`${group}/blkio.throttle.write_bps_device`, 'utf8')).toContain(
+        `${disk} ${2 * MIB}`,
+      );
+      const reading = `echo 0 > ${group}/cgroup.procs; dd if=${folder}/read of=/dev/null bs=1M iflag=direct`;
+      const startedAt = performance.now();
+      const exit = await spawn({ file: '/bin/sh', argv: ['-c', reading], environment: {} }).exited;
+      expect(exit.exitCode).toBe(0);
+      expect(performance.now() - startedAt).toBeGreaterThan(1_500);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
   });
 
   it('counts a member that the kernel killed for memory', async () => {

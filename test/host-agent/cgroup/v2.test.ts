@@ -36,6 +36,7 @@ beforeEach(async () => {
     'cpu.max': 'max 100000\n',
     'cpu.weight': '100\n',
     'pids.max': 'max\n',
+    'io.max': '\n',
     'cgroup.freeze': '0\n',
     'cgroup.events': 'populated 1\nfrozen 0\n',
     'memory.events': 'low 0\nhigh 0\nmax 3\noom 2\noom_kill 1\noom_group_kill 0\n',
@@ -60,6 +61,13 @@ describe('CgroupsV2', () => {
     expect(await written('memory.swap.max')).toMatch(/^0/);
     expect(await written('cpu.max')).toMatch(/^150000 100000/);
     expect(await written('pids.max')).toMatch(/^1024/);
+  });
+
+  it('bounds what goes to a disk and comes from it where that is asked for, and hands io down for that', async () => {
+    const io = { disk: '254:0', readBytesPerS: 1_000_000, writeBytesPerS: undefined };
+    await cgroups().create(NAME, { ...LIMITS, io });
+    expect(await written('io.max')).toBe('254:0 rbps=1000000 wbps=max');
+    expect(await readFile(join(root, 'sandgate-test', 'cgroup.subtree_control'), 'utf8')).toMatch(/\+io$/);
   });
 
   it.each(['cpu', 'cpuset', 'memory', 'pids'])(
