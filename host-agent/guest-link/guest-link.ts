@@ -27,6 +27,8 @@ export type ClaimOptions = Pick<SpawnOptions, 'onOutput' | 'onControl' | 'manual
 
 export interface ForkOptions {
   readonly template: Channel;
+  /** As the template understands it; at most `MAX_PREPARATION_BYTES`. */
+  readonly preparation: Uint8Array;
   readonly onControl: (bytes: Uint8Array) => void;
   readonly timeoutMs: number;
 }
@@ -217,7 +219,7 @@ export class GuestLink {
    * the error EPIPE where the template is gone or does not listen.
    */
   fork(options: ForkOptions): Promise<GuestResult<Channel>> {
-    return this.#start(HOST_FRAME.fork, encodeFork(options.template.id), options);
+    return this.#start(HOST_FRAME.fork, encodeFork(options.template.id, options.preparation), options);
   }
 
   #start(

@@ -1,5 +1,6 @@
 /** What goes over the control pair of a waiting shell: the request for one command, and the state it leaves. */
 import { fail, type GuestResult, succeed } from './failure.ts';
+import { u32 } from './integers.ts';
 import { LengthPrefixedDecoder, lengthPrefixed } from './length-prefixed.ts';
 
 const MAX_STATE_BYTES = 1024 * 1024;
@@ -9,6 +10,10 @@ const STARTED = 2;
 const MAX_VARIABLES = 4096;
 /** Far above what a shell has to say; a command can write here too. */
 const MAX_MESSAGES = 64;
+/** In place of the number of variables. */
+const AS_PREPARED = 0xffff_ffff;
+/** The template takes no more. */
+const MAX_PREPARATION_BYTES = 16 * 1024;
 const NUL = 0;
 const EQUALS = 0x3d;
 
@@ -21,6 +26,10 @@ export interface ShellState {
 
 export function shellState(cwd: string, environment: readonly string[]): ShellState {
   return { cwd: Buffer.from(cwd), environment: Buffer.from(environment.map((text) => `${text}\0`).join('')) };
+}
+
+export function isSameState(one: ShellState, other: ShellState): boolean {
+  return Buffer.compare(one.cwd, other.cwd) === 0 && Buffer.compare(one.environment, other.environment) === 0;
 }
 
 export function encodeState({ cwd, environment }: ShellState): { cwd: string; environment: string } {
@@ -47,15 +56,36 @@ export function localeVariables({ environment }: ShellState): Uint8Array[] {
   return variables;
 }
 
+/** `variables`: how many there are in the environment. */
+function requestBody(variables: number, strings: readonly Uint8Array[], environment: Uint8Array): Buffer {
+  const ended = strings.flatMap((text) => [text, Buffer.alloc(1)]);
+  return Buffer.concat([u32(variables), ...ended, environment]);
+}
+
 export function encodeShellRequest(state: ShellState, home: string, command: string): GuestResult<Buffer> {
   const strings = [state.cwd, Buffer.from(home), Buffer.from(command)];
   if (strings.some((text) => text.includes(NUL))) return fail('limit', 'a NUL byte in the command');
-  const count = Buffer.alloc(4);
-  count.writeUInt32BE(countVariables(state.environment) ?? 0, 0);
-  const ended = strings.flatMap((text) => [text, Buffer.alloc(1)]);
-  const body = Buffer.concat([count, ...ended, state.environment]);
+  const body = requestBody(countVariables(state.environment) ?? 0, strings, state.environment);
   if (body.length > MAX_COMMAND_BYTES + MAX_STATE_BYTES) return fail('limit', 'the command is too long');
   return succeed(lengthPrefixed(body));
+}
+
+/** For a shell that was prepared for the state that the call starts from. */
+export function encodePreparedRequest(command: string): GuestResult<Buffer> {
+  const text = Buffer.from(command);
+  if (text.includes(NUL)) return fail('limit', 'a NUL byte in the command');
+  if (text.length > MAX_COMMAND_BYTES) return fail('limit', 'the command is too long');
+  const nothing = Buffer.alloc(0);
+  return succeed(lengthPrefixed(requestBody(AS_PREPARED, [nothing, nothing, text], nothing)));
+}
+
+/** What a shell that waits can be prepared for; undefined where it is too much. */
+export function encodePreparation(state: ShellState, home: string): Buffer | undefined {
+  const variables = countVariables(state.environment);
+  const strings = [state.cwd, Buffer.from(home), Buffer.alloc(0)];
+  if (variables === undefined || strings.some((text) => text.includes(NUL))) return undefined;
+  const body = requestBody(variables, strings, state.environment);
+  return body.length > MAX_PREPARATION_BYTES ? undefined : body;
 }
 
 /** What is not whole, or more than is kept, keeps the variables from before. */

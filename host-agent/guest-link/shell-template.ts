@@ -10,6 +10,7 @@ const PROGRAM_PATH = 'PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 const FORK_TIMEOUT_MS = 10_000;
 const CONFIRM_TIMEOUT_MS = 10_000;
 const MAX_TEMPLATES = 2;
+const NOTHING = new Uint8Array(0);
 
 export interface TemplateOptions {
   /** The interpreter, by default `bash` of the path. */
@@ -18,6 +19,12 @@ export interface TemplateOptions {
   readonly library?: string;
   /** Variables that choose the locale: its files are then read once, and not by each shell. */
   readonly locale?: readonly Uint8Array[];
+}
+
+interface WaitingShell {
+  readonly channel: Channel;
+  /** Whether what it was given to prepare for reached it. */
+  readonly isPrepared: boolean;
 }
 
 type ControlSink = (bytes: Uint8Array) => void;
@@ -41,21 +48,29 @@ export class ShellTemplate {
   }
 
   /** A shell that waits for its request, with its output muted. */
-  async start(onControl: ControlSink): Promise<GuestResult<Channel>> {
+  async start(
+    onControl: ControlSink,
+    preparation: Uint8Array | undefined,
+  ): Promise<GuestResult<WaitingShell>> {
     for (let templates = 0; templates < MAX_TEMPLATES && !this.#isUseless; templates++) {
       const template = await this.#take();
       if (!template.ok) return template;
       const channel = await this.#link.fork({
         template: template.value,
+        preparation: preparation ?? NOTHING,
         onControl,
         timeoutMs: FORK_TIMEOUT_MS,
       });
-      if (channel.ok) this.#hasForked = true;
-      if (channel.ok || !isTemplateLost(channel)) return channel;
+      if (channel.ok) {
+        this.#hasForked = true;
+        return succeed({ channel: channel.value, isPrepared: preparation !== undefined });
+      }
+      if (!isTemplateLost(channel)) return channel;
       await this.#drop(template.value);
     }
     this.#isUseless = !this.#hasForked;
-    return this.#spawnBash(':', { control: true, onControl });
+    const channel = await this.#spawnBash(':', { control: true, onControl });
+    return channel.ok ? succeed({ channel: channel.value, isPrepared: false }) : channel;
   }
 
   /** One that goes on from a checkpoint. */

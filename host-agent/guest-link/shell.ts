@@ -9,8 +9,11 @@ import { fail, type GuestResult, succeed } from './failure.ts';
 import type { GuestLink } from './guest-link.ts';
 import {
   decodeState,
+  encodePreparation,
+  encodePreparedRequest,
   encodeShellRequest,
   encodeState,
+  isSameState,
   localeVariables,
   parseShellState,
   ShellMessages,
@@ -76,6 +79,8 @@ interface RunningCall {
 interface Spare {
   readonly channel: Channel;
   readonly messages: ShellMessages;
+  /** What it is made ready for; undefined where for nothing. */
+  readonly preparedFor?: ShellState | undefined;
 }
 
 export class SessionShell {
@@ -166,16 +171,25 @@ export class SessionShell {
   }
 
   async #run(call: ShellCommand): Promise<GuestResult<ShellCall>> {
-    const request = encodeShellRequest(this.state, this.#options.home, call.command);
-    if (!request.ok) return request;
     let begun: GuestResult<ShellCall> = fail('channel_ended', 'the shell ended before the command began');
     for (let starts = 0; starts < MAX_STARTS && !begun.ok; starts++) {
       const spare = await this.#takeSpare();
       if (!spare.ok) return spare;
+      const request = this.#requestTo(spare.value, call.command);
+      if (!request.ok) {
+        this.#spare = Promise.resolve(spare);
+        return request;
+      }
       begun = await this.#begin(spare.value, call, request.value);
       if (!begun.ok && begun.failure.reason !== 'channel_ended') return begun;
     }
     return begun;
+  }
+
+  #requestTo({ preparedFor }: Spare, command: string): GuestResult<Buffer> {
+    return preparedFor !== undefined && isSameState(preparedFor, this.state)
+      ? encodePreparedRequest(command)
+      : encodeShellRequest(this.state, this.#options.home, command);
   }
 
   /** Kills what waits, the calls that run, and what earlier ones left in the background. */
@@ -252,8 +266,12 @@ export class SessionShell {
 
   async #startSpare(): Promise<GuestResult<Spare>> {
     const messages = new ShellMessages();
-    const channel = await this.#template.start((bytes) => messages.push(bytes));
-    return channel.ok ? succeed({ channel: channel.value, messages }) : channel;
+    const state = this.state;
+    const preparation = encodePreparation(state, this.#options.home);
+    const shell = await this.#template.start((bytes) => messages.push(bytes), preparation);
+    if (!shell.ok) return shell;
+    const { channel, isPrepared } = shell.value;
+    return succeed({ channel, messages, preparedFor: isPrepared ? state : undefined });
   }
 
   async #outcome(call: RunningCall): Promise<GuestResult<ShellOutcome>> {

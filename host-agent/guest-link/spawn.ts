@@ -64,8 +64,8 @@ export function encodeSpawn(options: SpawnOptions): GuestResult<Buffer> {
   return succeed(payload);
 }
 
-/** Muted, and with a control pair. */
-export function encodeFork(template: number): Buffer {
+/** Muted, and with a control pair, in which what it is to prepare for lies already. */
+export function encodeFork(template: number, preparation: Uint8Array): Buffer {
   const credit = u32(OUTPUT_WINDOW_BYTES);
-  return Buffer.concat([Buffer.from([FLAG_MUTED]), credit, credit, credit, u32(template)]);
+  return Buffer.concat([Buffer.from([FLAG_MUTED]), credit, credit, credit, u32(template), preparation]);
 }

@@ -51,6 +51,7 @@ struct channel {
   pid_t keeper; /* 0 once it ended: then no descendant is left */
   pid_t pid;
   bool muted, gone_sent, release_wanted;
+  bool is_held; /* until it is first unmuted, nothing is read of it: a shell looks itself whether it has written anything */
   enum kill_kind kill_wanted;
   struct inlet in[2];    /* stdin, control */
   struct outlet out[3];  /* stdout, stderr, control */

@@ -40,6 +40,7 @@ struct fork_request {
   uint32_t slot;
   uint32_t generation;
 };
+#define MAX_PREPARATION_BYTES (16 * 1024) /* behind it: what the call will most likely start from */
 #define FORK_FDS 5
 #define FORK_LIFE 4 /* which of them is the keeper's */
 

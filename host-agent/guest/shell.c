@@ -19,18 +19,27 @@ __attribute__((constructor)) static void wait_for_command(int argc, char **argv)
   enter_folder(request.folder, request.home);
   raw_call4(SYS_close, CONTROL_IN_FD, 0, 0, 0);
   raw_call4(SYS_fcntl, CONTROL_OUT_FD, F_SETFD, FD_CLOEXEC, 0);
-  remember_shell();
+  remember_process();
+  remember_control();
   say_started();
   argv[2] = (char *)request.command;
   environ = request.environment;
 }
 
-static int is_same(const char *a, const char *b) { return starts_with(a, b) && starts_with(b, a); }
-
 int execve(const char *path, char *const arguments[], char *const environment[]) {
   if (role != SHELL && is_same(path, held_path) && can_be_template()) {
-    if (role == SPARE) wait_as_spare();
-    serve_as_template();
+    if (role == SPARE) start_as_asked(read_request(CONTROL_OUT_FD));
+    begin_as_template();
   }
   return execute(path, arguments, environment);
+}
+
+/* What waits has no terminal; a call may have one. */
+pid_t tcgetpgrp(int fd) {
+  pid_t group = 0;
+  if (role == TEMPLATE && prepared.environment != NULL && is_to_be_held(held_path)) hold_template();
+  long result = role == SHELL ? raw_call4(SYS_ioctl, fd, TIOCGPGRP, (long)&group, 0) : -ENOTTY;
+  if (result == 0) return group;
+  if (__errno_location != NULL) *__errno_location() = (int)-result;
+  return -1;
 }

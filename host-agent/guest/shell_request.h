@@ -2,45 +2,51 @@
 #ifndef SANDGATE_SHELL_REQUEST_H
 #define SANDGATE_SHELL_REQUEST_H
 
+#include <stdbool.h>
+
 #include "shell_state.h"
 
 #define MAX_REQUEST_BYTES (4 * 1024 * 1024)
+#define REQUEST_PAGE_BYTES 4096
+#define AS_PREPARED 0xffffffffu /* in place of the number of variables: the folder and they are those prepared for */
 
 extern char **environ __attribute__((weak));
 
 struct shell_request {
   const char *folder, *home, *command;
-  char **environment;
+  char **environment; /* NULL: none, what was prepared for holds */
 };
 
-static void read_fully(int fd, uint8_t *into, size_t bytes) {
-  while (bytes > 0) {
-    long got = raw_call4(SYS_read, fd, (long)into, (long)bytes, 0);
-    if (got == -EINTR) continue;
-    if (got <= 0) leave(0); /* the host let go of this shell */
-    into += got;
-    bytes -= (size_t)got;
+/* Ends the shell where there is less to come: the host has let go of it. */
+static size_t read_at_least(int fd, char *into, size_t least, size_t most) {
+  size_t got = 0;
+  while (got < least) {
+    long more = raw_call4(SYS_read, fd, (long)(into + got), (long)(most - got), 0);
+    if (more == -EINTR) continue;
+    if (more <= 0) leave(0);
+    got += (size_t)more;
   }
+  return got;
 }
 
 static uint32_t get_u32(const uint8_t *from) {
   return (uint32_t)from[0] << 24 | (uint32_t)from[1] << 16 | (uint32_t)from[2] << 8 | from[3];
 }
 
-/* Request: u32 length | u32 number of variables | folder NUL | home NUL | command NUL | variables, each NUL-ended. */
-static struct shell_request read_request(int fd) {
-  uint8_t head[4];
-  read_fully(fd, head, sizeof head);
-  uint32_t length = get_u32(head);
-  uint8_t *bytes = length >= 4 && length <= MAX_REQUEST_BYTES ? allocate((size_t)length + 1) : NULL;
-  if (bytes == NULL) leave(126);
-  read_fully(fd, bytes, length);
-  uint32_t variables = get_u32(bytes);
-  char **environment = variables <= length ? allocate(((size_t)variables + 1) * sizeof(char *)) : NULL;
-  if (environment == NULL) leave(126);
+/*
+ * u32 number of variables | folder NUL | home NUL | command NUL | variables, each NUL-ended. Behind them has to be one byte
+ * more, which is NUL and ends the last of them in any case.
+ */
+static struct shell_request parse_request(char *bytes, size_t length) {
+  uint32_t variables = get_u32((uint8_t *)bytes);
+  char **environment = NULL;
+  if (variables == AS_PREPARED)
+    variables = 0;
+  else if (variables > length || (environment = allocate(((size_t)variables + 1) * sizeof(char *))) == NULL)
+    leave(126);
 
-  char *at = (char *)bytes + 4; /* one NUL more than the host sent ends it in any case */
-  const char *end = (const char *)bytes + length;
+  char *at = bytes + 4;
+  const char *end = bytes + length;
   char *strings[3];
   for (int i = 0; i < 3; i++) {
     strings[i] = at;
@@ -51,6 +57,24 @@ static struct shell_request read_request(int fd) {
     at += length_of(at) + 1;
   }
   return (struct shell_request){strings[0], strings[1], strings[2], environment};
+}
+
+/* Each time one page for what is short, and what is long by itself: no call is asked to read more often than that. */
+static struct shell_request read_request(int fd) {
+  char *bytes = allocate(REQUEST_PAGE_BYTES);
+  if (bytes == NULL) leave(126);
+  size_t got = read_at_least(fd, bytes, 4, REQUEST_PAGE_BYTES - 1);
+  uint32_t length = get_u32((uint8_t *)bytes);
+  if (length < 4 || length > MAX_REQUEST_BYTES) leave(126);
+  if (length + 4 > REQUEST_PAGE_BYTES - 1) {
+    char *longer = allocate((size_t)length + 5);
+    if (longer == NULL) leave(126);
+    for (size_t i = 0; i < got; i++) longer[i] = bytes[i];
+    bytes = longer;
+  }
+  if (got < (size_t)length + 4) read_at_least(fd, bytes + got, length + 4 - got, length + 4 - got);
+  bytes[length + 4] = '\0';
+  return parse_request(bytes + 4, length);
 }
 
 /* So that the host knows of a spare that died whether its command can be given to another one. */

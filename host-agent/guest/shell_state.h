@@ -10,6 +10,7 @@
 #include "keeper_report.h"
 
 #define MAX_STATE_BYTES (1024 * 1024)
+#define FEW_STATE_BYTES (8 * 1024)
 #define STATE_FOLDER_ONLY 0
 #define STATE_COMPLETE 1
 #define STATE_STARTED 2
@@ -21,6 +22,9 @@ extern void *temporary_env __attribute__((weak));
 extern void maybe_make_export_env(void) __attribute__((weak));
 /* The C library's. */
 extern int *__errno_location(void) __attribute__((weak));
+extern int fflush(void *stream) __attribute__((weak));
+extern void *dlsym(void *library, const char *name) __attribute__((weak));
+#define NEXT_LIBRARY ((void *)-1L)
 
 static long main_pid;
 static struct stat control_out;
@@ -43,8 +47,9 @@ static void *allocate(size_t bytes) {
 }
 
 /* From here on this process is the shell of a call; what it forks is not. */
-static void remember_shell(void) {
-  main_pid = raw_call4(SYS_getpid, 0, 0, 0, 0);
+static void remember_process(void) { main_pid = raw_call4(SYS_getpid, 0, 0, 0, 0); }
+
+static void remember_control(void) {
   if (raw_call4(SYS_fstat, CONTROL_OUT_FD, (long)&control_out, 0, 0) != 0) main_pid = 0;
 }
 
@@ -67,39 +72,70 @@ static size_t append(char *buffer, size_t at, const char *text) {
   return at + length;
 }
 
+/* Options in the environment would hold in every later call, where nothing can unset them. */
+static int is_of_one_call(const char *variable) {
+  return starts_with(variable, "_=") || starts_with(variable, "SHLVL=") || starts_with(variable, "SHELLOPTS=") ||
+         starts_with(variable, "BASHOPTS=");
+}
+
 /* State: u32 length | u8 kind | folder NUL | variables, each NUL-ended. The last one sent counts. */
-static void send_state(void) {
-  struct stat now;
-  if (raw_call4(SYS_fstat, CONTROL_OUT_FD, (long)&now, 0, 0) != 0 || now.st_ino != control_out.st_ino ||
-      now.st_dev != control_out.st_dev)
-    return; /* the command put something of its own there */
-  char *buffer = allocate(MAX_STATE_BYTES);
-  if (buffer == NULL) return;
+static void write_state(char *buffer, int has_variables) {
   long folder_bytes = raw_call4(SYS_getcwd, (long)(buffer + 5), 4096, 0, 0);
   if (folder_bytes <= 0 || buffer[5] != '/') folder_bytes = 1;
   if (folder_bytes == 1) buffer[5] = '\0';
   size_t folder_end = 5 + (size_t)folder_bytes;
   size_t at = folder_end;
-  buffer[4] = STATE_COMPLETE;
-  if (maybe_make_export_env == NULL || export_env == NULL) buffer[4] = STATE_FOLDER_ONLY;
+  buffer[4] = has_variables ? STATE_COMPLETE : STATE_FOLDER_ONLY;
   for (char **variable = export_env; buffer[4] == STATE_COMPLETE && *variable != NULL; variable++) {
-    /* Options in the environment would hold in every later call, where nothing can unset them. */
-    if (starts_with(*variable, "_=") || starts_with(*variable, "SHLVL=") || starts_with(*variable, "SHELLOPTS=") ||
-        starts_with(*variable, "BASHOPTS="))
-      continue;
+    if (is_of_one_call(*variable)) continue;
     at = append(buffer, at, *variable);
     if (at > MAX_STATE_BYTES) buffer[4] = STATE_FOLDER_ONLY;
   }
   if (buffer[4] == STATE_FOLDER_ONLY) at = folder_end;
   for (int i = 0; i < 4; i++) buffer[i] = (char)((at - 4) >> (24 - 8 * i));
   send_fully(buffer, at);
-  raw_call4(SYS_munmap, (long)buffer, MAX_STATE_BYTES, 0, 0);
+}
+
+static void send_state(void) {
+  struct stat now;
+  if (raw_call4(SYS_fstat, CONTROL_OUT_FD, (long)&now, 0, 0) != 0 || now.st_ino != control_out.st_ino ||
+      now.st_dev != control_out.st_dev)
+    return; /* the command put something of its own there */
+  int has_variables = maybe_make_export_env != NULL && export_env != NULL;
+  size_t bytes = 5 + 4096;
+  for (char **variable = export_env; has_variables && *variable != NULL; variable++) bytes += length_of(*variable) + 1;
+  char few[FEW_STATE_BYTES]; /* usually: memory that is new costs more than all else here */
+  if (bytes <= sizeof few) return write_state(few, has_variables);
+  char *many = allocate(MAX_STATE_BYTES);
+  if (many == NULL) return;
+  write_state(many, has_variables);
+  raw_call4(SYS_munmap, (long)many, MAX_STATE_BYTES, 0, 0);
+}
+
+static void tell_state(void) {
+  if (maybe_make_export_env != NULL) maybe_make_export_env();
+  send_state();
 }
 
 __attribute__((destructor)) static void shell_ends(void) {
-  if (!is_main_shell()) return;
-  if (maybe_make_export_env != NULL) maybe_make_export_env();
-  send_state();
+  if (is_main_shell()) tell_state();
+}
+
+static _Noreturn void exit_as_usual(int status) {
+  void (*usual)(int) = dlsym == NULL ? NULL : (void (*)(int))dlsym(NEXT_LIBRARY, "exit");
+  if (usual != NULL) usual(status);
+  leave(status & 0xff);
+}
+
+/*
+ * bash leaves nothing to the end of its process but to write what it has printed. The C library's way out looks at each
+ * library once more, and gVisor has to fetch all of them for that.
+ */
+_Noreturn void exit(int status) {
+  if (!is_main_shell() || fflush == NULL) exit_as_usual(status);
+  fflush(NULL);
+  tell_state();
+  leave(status & 0xff);
 }
 
 static int can_rebuild_environment(char *const *environment) {

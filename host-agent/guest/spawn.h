@@ -91,7 +91,7 @@ static int open_template_pair(struct channel *channel, struct program *program) 
 static int open_pipes(struct channel *channel, struct program *program, uint8_t flags) {
   for (int i = 0; i < 5; i++) program->fds[i] = -1;
   bool control = (flags & SPAWN_WITH_CONTROL) != 0;
-  channel->is_template = (flags & SPAWN_TEMPLATE) != 0;
+  channel->is_template = channel->is_held = (flags & SPAWN_TEMPLATE) != 0;
   int error = open_streams(channel, program->fds, control && !channel->is_template ? 5 : 3);
   return error == 0 && channel->is_template ? open_template_pair(channel, program) : error;
 }
@@ -101,7 +101,7 @@ static void reset_channel(struct channel *channel, uint32_t id, const uint8_t *h
   channel->state = CHANNEL_STARTING;
   channel->keeper = channel->pid = 0;
   channel->muted = (header[0] & SPAWN_MUTED) != 0;
-  channel->gone_sent = channel->release_wanted = false;
+  channel->gone_sent = channel->release_wanted = channel->is_held = false;
   channel->kill_wanted = KILL_NONE;
   channel->mark = (struct mark){.pids = marked_pids[channel - channels]};
   channel->input_reader = channel->template_fd = channel->life_fd = -1;

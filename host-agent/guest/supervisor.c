@@ -29,7 +29,7 @@ static void unmute(struct channel *channel) {
   if (!channel->muted) return;
   for (int i = 0; i < 2; i++) discard(&channel->out[i], bytes_in_pipe(channel->out[i].fd));
   renew_input(channel);
-  channel->muted = false;
+  channel->muted = channel->is_held = false;
   pump_input(channel, 0);
 }
 
@@ -125,6 +125,7 @@ static bool rests(const struct outlet *out, long long *wake_at) {
 static bool wants_output(const struct channel *channel, int index, long long *wake_at) {
   const struct outlet *out = &channel->out[index];
   if (out->fd < 0 || channel->state < CHANNEL_RUNNING) return false;
+  if (index < 2 && channel->is_held && channel->state == CHANNEL_RUNNING) return false;
   if (index == 2 && out->must_send > 0) /* goes as soon as the other streams are through */
     return streams_flushed(channel) && out->credit > 0 && outgoing_can_take_output();
   if (index == 2 && channel->state == CHANNEL_RUNNING && rests(out, wake_at)) return false;

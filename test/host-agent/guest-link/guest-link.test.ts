@@ -62,8 +62,9 @@ describe('a link', () => {
     await guest.takeSent();
     const control: string[] = [];
     const onControl = (bytes: Uint8Array) => control.push(Buffer.from(bytes).toString());
-    const forked = guest.link.fork({ template, onControl, timeoutMs: WAIT_MS });
-    const failed = guest.link.fork({ template, onControl, timeoutMs: WAIT_MS });
+    const preparation = Buffer.from('so');
+    const forked = guest.link.fork({ template, preparation, onControl, timeoutMs: WAIT_MS });
+    const failed = guest.link.fork({ template, preparation, onControl, timeoutMs: WAIT_MS });
     const [first, second] = await guest.takeSent();
     expect(first).toMatchObject({ type: HOST_FRAME.fork });
     expect([...(first?.payload ?? [])]).toEqual([
@@ -84,6 +85,7 @@ describe('a link', () => {
       0,
       0,
       template.id,
+      ...preparation,
     ]);
     await guest.send(0x83, first?.channel ?? 0, Buffer.from([0, 0, 0, 9]));
     await guest.send(0x87, first?.channel ?? 0, Buffer.from('hello'));

@@ -134,7 +134,7 @@ it.each([
   ['a channel that is not there', u32(4711), 32],
   ['a program that is no template', u32(1), 32],
   ['no channel', Buffer.alloc(0), 22],
-  ['more than it understands', Buffer.concat([u32(1), Buffer.alloc(1)]), 22],
+  ['for more than a template takes', Buffer.concat([u32(1), Buffer.alloc(16 * 1024 + 1)]), 22],
 ])('refuses to fork %s', async (_, rest, errno) => {
   start();
   listen();

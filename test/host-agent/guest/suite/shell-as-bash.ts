@@ -113,12 +113,15 @@ const COMMANDS: readonly (readonly [string, readonly string[]])[] = [
 export function describeShellAsBash(guest: () => GuestUnderTest): void {
   let shell: SessionShell;
 
-  beforeEach(() => {
-    shell = new SessionShell(guest().link, {
+  const newShell = (options: { keepsSpare?: boolean; bash?: string } = {}) =>
+    new SessionShell(guest().link, {
       state: shellState(guest().work, ENVIRONMENT),
       home: guest().work,
       library: `${guest().programs}/shell.so`,
+      ...options,
     });
+  beforeEach(() => {
+    shell = newShell();
   });
   afterEach(() => shell.dispose());
 
@@ -144,23 +147,98 @@ export function describeShellAsBash(guest: () => GuestUnderTest): void {
     expect({ ...ours, exitCode: ours.signal === null ? ours.exitCode : null }).toEqual(real);
   };
 
+  /** One that is made when its call comes is made ready for what that starts from; one that waited was so for something else. */
+  const useShell = async (kind: 'prepared' | 'waiting') => {
+    if (kind === 'waiting') return;
+    await shell.dispose();
+    shell = newShell({ keepsSpare: false });
+  };
+
   it.each(COMMANDS)('%s', async (_title, commands) => {
     for (const command of commands) await compare(command);
   });
 
-  it('begins with what the environment says, as a bash does', async () => {
-    const startup = `${guest().work}/startup`;
-    await runInShell(`echo 'echo from startup $0 $-; ALSO=1; /bin/true' > ${startup}`, ENVIRONMENT);
-    await compare('echo "[$ALSO]"', [...ENVIRONMENT, `BASH_ENV=${startup}`]);
-    await compare('set -o | grep posix; echo $-', [...ENVIRONMENT, 'POSIXLY_CORRECT=1']);
-    await compare('env | sort', ['PATH=/usr/bin:/bin', 'not a name=1', 'A=1', 'A=2', 'SHLVL=5', '_=before']);
-    await compare('f; type f', [...ENVIRONMENT, 'BASH_FUNC_f%%=() { echo imported; }']);
-    await compare('g; echo $?', [...ENVIRONMENT, 'BASH_FUNC_g%%=() { echo broken']);
-    await compare(`s=é; echo \${#s}; env | sort`, ['PATH=/usr/bin:/bin']);
-    await compare(`s=é; echo \${#s}`, [...ENVIRONMENT, 'LC_ALL=C']);
-    await compare(`s=é; echo \${#s}`, [...ENVIRONMENT, 'LC_ALL=xx_YY.nope']);
-    await compare('echo "$PWD" $HOME $IFS', ['PATH=/usr/bin:/bin', 'PWD=/usr', 'IFS=x', 'HOME=/home']);
-    await compare('echo "$PATH"', ['A=1']);
+  it.each(COMMANDS)('%s, where it is prepared for what the call starts from', async (_title, commands) => {
+    await useShell('prepared');
+    for (const command of commands) await compare(command, [...ENVIRONMENT, `PWD=${guest().work}`]);
+  });
+
+  it.each(['waiting', 'prepared'] as const)(
+    'begins with what the environment says, as a bash does (%s)',
+    async (kind) => {
+      await useShell(kind);
+      const startup = `${guest().work}/startup`;
+      await runInShell(`echo 'echo from startup $0 $-; ALSO=1; /bin/true' > ${startup}`, ENVIRONMENT);
+      await compare('echo "[$ALSO]"', [...ENVIRONMENT, `BASH_ENV=${startup}`]);
+      await compare('set -o | grep posix; echo $-', [...ENVIRONMENT, 'POSIXLY_CORRECT=1']);
+      await compare('env | sort', [
+        'PATH=/usr/bin:/bin',
+        'not a name=1',
+        'A=1',
+        'A=2',
+        'SHLVL=5',
+        '_=before',
+      ]);
+      await compare('f; type f', [...ENVIRONMENT, 'BASH_FUNC_f%%=() { echo imported; }']);
+      await compare('g; echo $?', [...ENVIRONMENT, 'BASH_FUNC_g%%=() { echo broken']);
+      await compare(`s=é; echo \${#s}; env | sort`, ['PATH=/usr/bin:/bin']);
+      await compare(`s=é; echo \${#s}`, [...ENVIRONMENT, 'LC_ALL=C']);
+      await compare(`s=é; echo \${#s}`, [...ENVIRONMENT, 'LC_ALL=xx_YY.nope']);
+      await compare('echo "$PWD" $HOME $IFS', ['PATH=/usr/bin:/bin', 'PWD=/usr', 'IFS=x', 'HOME=/home']);
+      await compare('echo "$PATH"', ['A=1']);
+    },
+  );
+
+  it('begins with a folder and one before it as they are when the call comes', async () => {
+    const [here, before] = [`${guest().work}/here`, `${guest().work}/before`];
+    await useShell('prepared');
+    const environment = [...ENVIRONMENT, `PWD=${here}`, `OLDPWD=${before}`];
+    await runInShell(`mkdir ${here} ${before}`, ENVIRONMENT);
+    shell.state = shellState(here, environment);
+    must(await shell.warm());
+    const other = newShell();
+    const remade = must(
+      await other.run({
+        command: `rmdir ${here} ${before}; mkdir ${here}; : > ${here}/new`,
+        onOutput: () => {},
+      }),
+    );
+    must(await remade.outcome);
+    await other.dispose();
+    const look = `pwd; ls; ls -a "$PWD"; echo "\${OLDPWD-none}"; cd - 2>&1; export -p | grep OLDPWD`;
+    const output = new Output();
+    const call = must(await shell.run({ command: look, onOutput: output.sink }));
+    must(await call.outcome);
+    expect(output.text().split('\n').slice(0, 2)).toEqual([here, 'new']);
+    expect(output.text()).toContain('none');
+  });
+
+  it('says each time what bash has to say at its beginning', async () => {
+    const state = shellState(guest().work, [...ENVIRONMENT, `PWD=${guest().work}`, 'LC_ALL=xx_YY.nope']);
+    for (let call = 0; call < 3; call++) {
+      shell.state = state;
+      await shell.settled();
+      const output = new Output();
+      must(await must(await shell.run({ command: 'echo ran', onOutput: output.sink })).outcome);
+      expect(output.text('stderr')).toContain('cannot change locale (xx_YY.nope)');
+      expect(output.text()).toBe('ran\n');
+    }
+  });
+
+  it('counts its seconds from when the call comes', async () => {
+    must(await shell.warm());
+    await new Promise((resolve) => setTimeout(resolve, 1_100));
+    const { stdout } = await runInShell('echo $SECONDS', ENVIRONMENT);
+    expect(stdout).toBe('0\n');
+  });
+
+  it('keeps its state through more changes than one template makes', async () => {
+    for (let call = 0; call < 80; call++) {
+      const output = new Output();
+      const command = `echo "$LAST"; export LAST=${call}`;
+      must(await must(await shell.run({ command, onOutput: output.sink })).outcome);
+      expect(output.text()).toBe(call === 0 ? '\n' : `${call - 1}\n`);
+    }
   });
 
   it('has random numbers of its own in each call', async () => {
@@ -183,13 +261,7 @@ export function describeShellAsBash(guest: () => GuestUnderTest): void {
   it('starts without a template where bash is not one to fork', async () => {
     await shell.dispose();
     const wrapper = `${guest().work}/bash-that-is-no-template`;
-    const plain = new SessionShell(guest().link, {
-      state: shellState(guest().work, ENVIRONMENT),
-      home: guest().work,
-      library: `${guest().programs}/shell.so`,
-      bash: wrapper,
-    });
-    shell = plain;
+    shell = newShell({ bash: wrapper });
     const script = `#!/bin/sh\ncase $2 in /*) exit 1;; esac\nexec bash "$@"\n`;
     const made = await runInBash(`printf %s '${script}' > ${wrapper}; chmod +x ${wrapper}`, ENVIRONMENT);
     expect(made.exitCode).toBe(0);
