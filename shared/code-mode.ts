@@ -160,6 +160,19 @@ export const CreateProgramSchema = z.strictObject({
 });
 export type CreateProgram = z.infer<typeof CreateProgramSchema>;
 
+/** The tool of models and MCP clients that runs a program. */
+export const CODE_TOOL_NAME = 'code';
+
+/** Its arguments: a program, or one that was begun before. */
+export const CodeArgumentsSchema = z.strictObject({
+  language: ProgramLanguageSchema.optional(),
+  code: CreateProgramSchema.shape.code.optional(),
+  program_id: ProgramIdSchema.optional().describe(
+    'In place of language and code: a program that was waiting, to learn what became of it.',
+  ),
+});
+export type CodeArguments = z.infer<typeof CodeArgumentsSchema>;
+
 /**
  * `awaiting_approval`: somebody else has to allow it first. `unknown`: it was begun, and its end was not seen. `void`: the
  * program ended first.

@@ -62,6 +62,11 @@ export const ERRORS = {
     retryable: false,
     reason: 'the call of the program has an answer, needs none, or its program has ended',
   },
+  program_waiting: {
+    status: 409,
+    retryable: true,
+    reason: 'a program before the call in the same message waits for an answer from outside',
+  },
   receipt_pending: { status: 409, retryable: true, reason: 'the execution has no receipt yet' },
   tool_not_found: { status: 404, retryable: false, reason: 'no such tool, or not yours to call' },
   tool_exists: { status: 409, retryable: false, reason: 'another tool has this name and version' },

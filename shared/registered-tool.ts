@@ -18,7 +18,7 @@ const RESERVED = [
   'delete_session',
   'search_tools',
   'call_tool',
-  'run_program',
+  'code',
   'answer_program',
   'list_approvals',
   'decide_approval',

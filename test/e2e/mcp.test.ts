@@ -138,6 +138,7 @@ describe.each(CLIENTS)('%s', (_name, version, connect) => {
       [
         'answer_program',
         'call_tool',
+        'code',
         'create_session',
         'decide_approval',
         'delete_session',
@@ -146,7 +147,6 @@ describe.each(CLIENTS)('%s', (_name, version, connect) => {
         'list_approvals',
         'run',
         'run_command',
-        'run_program',
         'search_tools',
         ...REGISTERED,
       ].toSorted(),

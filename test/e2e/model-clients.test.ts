@@ -23,8 +23,10 @@ const DOUBLE = {
 
 beforeAll(async () => {
   model = await startModelStandIn();
-  const registered = await stack().api.request('POST', '/v1/tools', { body: DOUBLE });
-  expect(registered.status).toBe(201);
+  for (const body of [DOUBLE, ASK]) {
+    const registered = await stack().api.request('POST', '/v1/tools', { body });
+    expect(registered.status).toBe(201);
+  }
 });
 afterAll(() => model.close());
 
@@ -77,6 +79,56 @@ async function answersTo<Message>(message: object): Promise<Message[]> {
   return (await stack().api.json(schema, 'POST', path, { body: message })).value.messages;
 }
 
+/** A tool that whoever runs the loop executes. */
+const ASK = {
+  name: 'people.ask',
+  description: 'Asks a person.',
+  kind: 'client',
+  input_schema: { type: 'object', properties: { question: { type: 'string' } }, required: ['question'] },
+};
+const PROGRAM = [
+  'answers = [tools.people.ask(question=f"How old is {name}?")["years"] for name in ("Ann", "Bob")]',
+  'sum(answers)',
+].join('\n');
+
+const programTurns = (): Turn[] => [
+  () => ({
+    text: 'I ask.',
+    calls: [
+      { name: 'code', arguments: JSON.stringify({ language: 'python', code: PROGRAM }) },
+      { name: 'python', arguments: '{"code":"answers"}' },
+    ],
+  }),
+  () => ({ text: 'Done.', calls: [] }),
+];
+
+/** The loop of a client that answers what its model's programs ask: each of two calls comes by itself. */
+async function answersWithPrograms<Message>(message: object): Promise<Message[]> {
+  const schema = z.object({
+    messages: z.array(z.custom<Message>((one) => typeof one === 'object')),
+    pending: z.array(
+      z.object({
+        id: z.string(),
+        program_id: z.string(),
+        tool_name: z.literal('people.ask'),
+        arguments: z.object({ question: z.string() }),
+      }),
+    ),
+  });
+  const { api } = stack();
+  const headers = { 'Idempotency-Key': crypto.randomUUID() };
+  for (;;) {
+    const path = `${session().path}/tool_calls`;
+    const { value } = await api.json(schema, 'POST', path, { body: message, headers });
+    if (value.pending.length === 0) return value.messages;
+    for (const { id, program_id, arguments: args } of value.pending) {
+      const structured = { years: args.question.includes('Ann') ? 30 : 12 };
+      const body = { results: [{ id, structured }], detach: true };
+      await api.request('POST', `${session().path}/programs/${program_id}/tool_results`, { body });
+    }
+  }
+}
+
 const MAX_TURNS = 8;
 /** Long enough for a busy machine, and without tries of its own: what is refused shows. */
 const CLIENT = { apiKey: 'none', timeout: 30_000, maxRetries: 0 };
@@ -117,6 +169,25 @@ describe('OpenAI’s client', () => {
     }
     expect(text).toBe('Done.');
     checkResults(contents);
+  });
+
+  test('carries a task through whose program asks the client', async () => {
+    const client = new OpenAI({ ...CLIENT, baseURL: `${model.url}/v1` });
+    model.script(programTurns());
+    const given = await tools<OpenAI.ChatCompletionTool>('format=openai&strict=true');
+    const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: 'user', content: 'Do it.' }];
+    for (let turn = 0; turn < MAX_TURNS; turn += 1) {
+      const completion = await client.chat.completions.create({ model: 'stand-in', messages, tools: given });
+      const message = completion.choices[0]?.message;
+      if (message === undefined) throw new Error('the model said nothing');
+      messages.push(message);
+      const answers = await answersWithPrograms<OpenAI.ChatCompletionToolMessageParam>(message);
+      if (answers.length === 0) break;
+      messages.push(...answers);
+    }
+    expect(messages.at(-1)?.content).toBe('Done.');
+    const results = messages.filter((message) => message.role === 'tool');
+    expect(results.map(({ content }) => content)).toEqual(['42', '[30, 12]']);
   });
 
   test('is refused by the stand-in as by the API when a result is missing', async () => {
@@ -167,5 +238,36 @@ test('Anthropic’s client carries a task through the messages API', async () =>
     false,
     true,
     false,
+  ]);
+});
+
+test('Anthropic’s client carries a task through whose program asks the client', async () => {
+  const client = new Anthropic({ ...CLIENT, baseURL: model.url });
+  model.script(programTurns());
+  const given = await tools<Anthropic.Tool>('format=anthropic');
+  expect(given.find(({ name }) => name === 'code')?.description).toContain(
+    'tools.people.ask(*, question: str)',
+  );
+  const messages: Anthropic.MessageParam[] = [{ role: 'user', content: 'Do it.' }];
+  const results: Anthropic.ToolResultBlockParam[] = [];
+  for (let turn = 0; turn < MAX_TURNS; turn += 1) {
+    const message = await client.messages.create({
+      model: 'stand-in',
+      max_tokens: 1_000,
+      messages,
+      tools: given,
+    });
+    messages.push({ role: message.role, content: message.content });
+    const answers = await answersWithPrograms<{ role: 'user'; content: Anthropic.ToolResultBlockParam[] }>(
+      message,
+    );
+    if (answers.length === 0) break;
+    messages.push(...answers);
+    results.push(...answers.flatMap(({ content }) => content));
+  }
+  expect(messages.at(-1)?.content).toMatchObject([{ type: 'text', text: 'Done.' }]);
+  expect(results.map(({ content, is_error }) => [content, is_error ?? false])).toEqual([
+    ['42', false],
+    ['[30, 12]', false],
   ]);
 });

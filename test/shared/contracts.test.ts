@@ -166,6 +166,7 @@ describe('the list of errors', () => {
         "session_deleted 410 false",
         "execution_not_running 409 false",
         "call_not_pending 409 false",
+        "program_waiting 409 true",
         "receipt_pending 409 true",
         "tool_not_found 404 false",
         "tool_exists 409 false",

@@ -5,7 +5,8 @@ import { DEFAULT_TIMEOUT_MS } from '../../shared/limits.ts';
 import { acceptCall, attendedCall, awaitCall } from '../routes/attended-call.ts';
 import type { OwnSession } from '../routes/own-session.ts';
 import type { Exchange } from '../routes/route.ts';
-import { prepareCalls } from '../tool-calls/prepare.ts';
+import { isProgram, prepareCalls } from '../tool-calls/prepare.ts';
+import { toolNotFound } from '../tools/check-call.ts';
 
 export interface AdapterCall {
   /** The tool's own name, or the one that it was declared under. */
@@ -24,6 +25,8 @@ export async function runCall(
   if (prepared === undefined) return failure('internal', 'the call was lost');
   if (!prepared.call.ok) return prepared.call;
   const { value } = prepared.call;
+  // A program is run by messages and over MCP, whose answers can say what it waits for.
+  if (isProgram(value)) return toolNotFound(exchange.principal, call.name, '').failure;
   const attended = attendedCall(exchange, session, { body: value.call, idempotency: null, resolved: value });
   const accepted = await acceptCall(attended);
   if (!accepted.ok) return accepted;

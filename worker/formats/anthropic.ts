@@ -1,5 +1,6 @@
 /** Declarations for Anthropic's messages API. */
 import type { JsonSchema, ToolDefinition } from '../tools/definition.ts';
+import { callersIn } from './callers.ts';
 import { objectSchema } from './object-schema.ts';
 
 export interface AnthropicTool {
@@ -9,14 +10,17 @@ export interface AnthropicTool {
   allowed_callers?: string[];
 }
 
-export function anthropicTool(tool: ToolDefinition, name: string): AnthropicTool {
-  const callers = tool.allowedCallers?.filter((caller) => CALLER.test(caller)) ?? [];
+export function anthropicTool(tool: ToolDefinition, name: string, callers: 'direct' | 'any'): AnthropicTool {
   return {
     name,
     description: tool.description,
     input_schema: objectSchema(tool.inputSchema),
-    ...(callers.length === 0 ? {} : { allowed_callers: callers }),
+    ...(callers === 'direct' ? {} : { allowed_callers: callersIn(tool.allowedCallers, CODE_EXECUTION) }),
   };
 }
 
-const CALLER = /^(?:direct|code_execution_\d{8})$/;
+/** A caller is a version of its tool for code; the first is said where a tool names none. */
+const CODE_EXECUTION = {
+  isKnown: (caller: string) => /^code_execution_\d{8}$/.test(caller),
+  code: 'code_execution_20250825',
+};

@@ -36,6 +36,15 @@ export const NAME_RULES: Record<ToolFormat, NameRule> = {
   python: IDENTIFIERS,
 };
 
+/** Where the tool `code` names its functions, in the formats that have it: descriptions for OpenAI are short. */
+export const FUNCTION_PLACES: Partial<Record<ToolFormat, 'description' | 'argument'>> = {
+  openai: 'argument',
+  'openai-responses': 'argument',
+  anthropic: 'description',
+  gemini: 'description',
+  mcp: 'description',
+};
+
 type ExportedTool =
   | ChatTool
   | ResponsesTool
@@ -55,7 +64,7 @@ export interface ExportedTools {
 
 export async function exportTools(
   tools: readonly ToolDefinition[],
-  { format, strict }: { format: ToolFormat; strict: boolean },
+  { format, strict, callers = 'direct' }: { format: ToolFormat; strict: boolean; callers?: 'direct' | 'any' },
 ): Promise<ExportedTools> {
   const exported = await exportedNames(
     tools.map((tool) => tool.name),
@@ -65,23 +74,22 @@ export async function exportTools(
   const differing = named.filter(([tool, name]) => tool.name !== name);
   return {
     format,
-    ...declared(named, format, strict),
+    ...declared(named, { format, strict, callers }),
     names: Object.fromEntries(differing.map(([tool, name]) => [name, tool.name])),
   };
 }
 
 function declared(
   named: readonly (readonly [ToolDefinition, string])[],
-  format: ToolFormat,
-  strict: boolean,
+  { format, strict, callers }: { format: ToolFormat; strict: boolean; callers: 'direct' | 'any' },
 ): Pick<ExportedTools, 'tools' | 'declarations'> {
   switch (format) {
     case 'openai':
       return { tools: named.map(([tool, name]) => chatTool(tool, name, strict)) };
     case 'openai-responses':
-      return { tools: named.map(([tool, name]) => responsesTool(tool, name, strict)) };
+      return { tools: named.map(([tool, name]) => responsesTool(tool, name, { strict, callers })) };
     case 'anthropic':
-      return { tools: named.map(([tool, name]) => anthropicTool(tool, name)) };
+      return { tools: named.map(([tool, name]) => anthropicTool(tool, name, callers)) };
     case 'gemini':
       return {
         tools: [{ functionDeclarations: named.map(([tool, name]) => functionDeclaration(tool, name)) }],

@@ -1,5 +1,6 @@
 /** Declarations for OpenAI's two APIs and for what speaks like them. */
 import type { JsonSchema, ToolDefinition } from '../tools/definition.ts';
+import { callersIn } from './callers.ts';
 import { objectSchema } from './object-schema.ts';
 import { strictSchema } from './strict-schema.ts';
 
@@ -26,16 +27,20 @@ export function chatTool(tool: ToolDefinition, name: string, wantsStrict: boolea
   return { type: 'function', function: declaration(tool, name, wantsStrict) };
 }
 
-export function responsesTool(tool: ToolDefinition, name: string, wantsStrict: boolean): ResponsesTool {
-  const callers = tool.allowedCallers?.filter((caller) => CALLERS.includes(caller)) ?? [];
+export function responsesTool(
+  tool: ToolDefinition,
+  name: string,
+  { strict, callers }: { strict: boolean; callers: 'direct' | 'any' },
+): ResponsesTool {
   return {
     type: 'function',
-    ...declaration(tool, name, wantsStrict),
-    ...(callers.length === 0 ? {} : { allowed_callers: callers }),
+    ...declaration(tool, name, strict),
+    ...(callers === 'direct' ? {} : { allowed_callers: callersIn(tool.allowedCallers, PROGRAMMATIC) }),
   };
 }
 
-const CALLERS = ['direct', 'programmatic'];
+/** Whatever calls itself code is a program to this API. */
+const PROGRAMMATIC = { isKnown: (caller: string) => caller === 'programmatic', code: 'programmatic' };
 
 /** `strict` is always said: one of the two APIs takes a missing one for true. */
 function declaration(tool: ToolDefinition, name: string, wantsStrict: boolean): FunctionDeclaration {

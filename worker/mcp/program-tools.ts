@@ -2,6 +2,8 @@
 import type { CallToolResult } from '@modelcontextprotocol/server';
 import * as z from 'zod';
 import {
+  CODE_TOOL_NAME,
+  CodeArgumentsSchema,
   CreateProgramSchema,
   PendingCallSchema,
   type Program,
@@ -16,9 +18,12 @@ import { withoutAbsent } from '../formats/nulls.ts';
 import { checkValue } from '../middleware/body.ts';
 import { idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { askedProgram, CODE_TOOL, codeTool } from '../programs/code-tool.ts';
+import { waitingText } from '../rendering/program-text.ts';
 import { beginProgram } from '../routes/begin-program.ts';
 import { SAFE } from '../routes/object-calls.ts';
 import { type OwnSession, ownSession } from '../routes/own-session.ts';
+import type { ToolDefinition } from '../tools/definition.ts';
 import { IdempotencyKeySchema } from './call-options.ts';
 import { followOutput } from './follow-output.ts';
 import { ExecutionContentSchema, executionResult } from './result.ts';
@@ -26,18 +31,14 @@ import type { McpCallContext, McpServerTool } from './tool.ts';
 import { jsonSchemaOf } from './tool-schema.ts';
 
 const SessionIdArgument = z.string().max(64).describe('The session to run in, from create_session.');
-const RunArgumentsSchema = CreateProgramSchema.pick({
-  language: true,
-  code: true,
-  tools: true,
-  limits: true,
-}).extend({
+const RunArgumentsSchema = CodeArgumentsSchema.extend({
+  ...CreateProgramSchema.pick({ tools: true, limits: true }).shape,
   session_id: SessionIdArgument,
   idempotency_key: IdempotencyKeySchema.optional(),
 });
 const AnswerArgumentsSchema = ToolResultsSchema.pick({ results: true }).extend({
   session_id: SessionIdArgument,
-  program_id: ProgramIdSchema.describe('From run_program.'),
+  program_id: ProgramIdSchema.describe('From code.'),
 });
 const ProgramContentSchema = ProgramSchema.pick({ program_id: true, status: true, used: true }).extend({
   pending: z.array(PendingCallSchema).describe('To be answered with answer_program.'),
@@ -48,30 +49,31 @@ const runInput = jsonSchemaOf(RunArgumentsSchema, 'input');
 const answerInput = jsonSchemaOf(AnswerArgumentsSchema, 'input');
 const output = { ...jsonSchemaOf(ProgramContentSchema, 'output'), type: 'object' as const };
 
+/** Beside what it is to models: here its client answers what it asks. */
+const RUN_DEFINITION: ToolDefinition = {
+  ...CODE_TOOL,
+  description: `${CODE_TOOL.description} Where the result has pending calls, execute them and give their results with answer_program.`,
+  inputSchema: runInput,
+};
+
 const runProgram: McpServerTool = {
-  listed: {
-    ...mcpTool(
-      {
-        name: 'run_program',
-        title: 'Run a program that calls tools',
-        description:
-          'Run Python or JavaScript in a session; your registered tools are functions in it, for example tools.weather.get(city="Oslo") or await tools.weather.get({city: "Oslo"}). Where the result has pending calls, execute them and give their results with answer_program.',
-        category: 'code',
-        inputSchema: runInput,
-        effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },
-      },
-      'run_program',
-    ),
-    outputSchema: output,
+  listed: { ...mcpTool(RUN_DEFINITION, CODE_TOOL_NAME), outputSchema: output },
+  listedFor: async (exchange) => {
+    const tool = await codeTool(exchange, { base: RUN_DEFINITION, functions: 'description' });
+    return { ...mcpTool(tool ?? RUN_DEFINITION, CODE_TOOL_NAME), outputSchema: output };
   },
   call: async (given, context) => {
     const args = checkValue(withoutAbsent(given, runInput), RunArgumentsSchema, 'arguments');
-    const { session_id, idempotency_key, ...request } = args;
+    const { session_id, idempotency_key, tools, limits, ...rest } = args;
+    const asked = askedProgram(rest, 'arguments');
     const { exchange } = context;
     const session = await ownSession(exchange, session_id);
+    if (asked.programId !== undefined) return attended(session, asked.programId, context);
+    const { language, code } = asked;
+    const request = { language, code, ...(tools === undefined ? {} : { tools }), limits };
     const idempotency = await idempotencyOf({
       header: idempotency_key ?? null,
-      route: `MCP run_program ${session_id}`,
+      route: `MCP ${CODE_TOOL_NAME} ${session_id}`,
       subject: exchange.principal.subject,
       body: utf8(JSON.stringify(request)),
     });
@@ -87,7 +89,7 @@ const answerProgram: McpServerTool = {
         name: 'answer_program',
         title: 'Answer calls of a program',
         description:
-          'Give the results of pending calls of a program, in any order: each has content (text), structured (data) or error. The program goes on, and the answer is like that of run_program.',
+          'Give the results of pending calls of a program, in any order: each has content (text), structured (data) or error. The program goes on, and the answer is like that of code.',
         category: 'code',
         inputSchema: answerInput,
         effects: { readOnly: false, destructive: true, idempotent: true, openWorld: true },
@@ -146,19 +148,10 @@ export function programResult({
   execution,
 }: Program): CallToolResult {
   const { content, structuredContent, isError } = executionResult(execution, { sessionEnded: false });
-  const text = waitingText(program_id, pending, calls);
+  const text = waitingText({ program_id, pending, calls }, 'answer with answer_program');
   return {
     content: isTerminal(status) ? content : [{ type: 'text', text }],
     structuredContent: { program_id, status, pending, used, execution: structuredContent },
     isError: isTerminal(status) && isError === true,
   };
-}
-
-function waitingText(id: string, pending: Program['pending'], calls: Program['calls']): string {
-  const asks = pending.map((call) => JSON.stringify(call)).join('\n');
-  if (pending.length > 0) {
-    return `program ${id} waits for ${pending.length} of your tools; answer with answer_program:\n${asks}`;
-  }
-  const toAllow = calls.filter(({ status }) => status === 'awaiting_approval').length;
-  return `program ${id} waits for ${toAllow} approvals; it goes on by itself when they are decided`;
 }

@@ -9,6 +9,7 @@ import {
 import type { RegisteredTool } from '../../shared/registered-tool.ts';
 import { exportedNames, MCP_NAMES } from '../formats/names.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { programLanguages } from '../programs/code-tool.ts';
 import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
 import type { Exchange } from '../routes/route.ts';
 import { callableTools } from '../tools/catalogue.ts';
@@ -39,7 +40,7 @@ const MAX_NAME_CHARACTERS = 128;
 const INSTRUCTIONS =
   'Isolated computers. create_session gives one whose files, variables and processes live on; pass its session_id to ' +
   'the other tools: execute_code, run_command, file. Without session_id a call has a computer of its own, which is gone afterwards. search_tools finds ' +
-  'further tools by what they do; call_tool calls them. run_program runs code in which they are functions.';
+  'further tools by what they do; call_tool calls them. code runs a program in which they are functions.';
 
 export interface ServerOptions {
   /** For a client that cancels by messages; one of the newer era closes its stream. */
@@ -62,7 +63,9 @@ export async function serverFor(
     const after = params?.cursor === undefined ? null : nameInCursor(params.cursor);
     if (after === undefined) throw invalidParams('the cursor is not one of this list');
     const page = await listedTools(exchange, tools, after);
-    const listed = page.entries.map((tool) => tool.listed);
+    const listed = await Promise.all(
+      page.entries.map((tool) => tool.listedFor?.(exchange) ?? Promise.resolve(tool.listed)),
+    );
     return { tools: listed, ...(page.nextCursor === undefined ? {} : { nextCursor: page.nextCursor }) };
   });
   server.setRequestHandler('tools/call', async ({ params }, context) => {
@@ -93,7 +96,7 @@ function toolsAtHand({ principal }: Exchange<'tenant'>): {
   const mayCreate = principal.scopes.has(SESSION_TOOLS_SCOPE);
   const executing = sessionCommands(callable, { mayCreate });
   const mayCall = hasToolScope(principal.scopes);
-  const mayRunPrograms = callable.some(({ name }) => name === 'python' || name === 'node');
+  const mayRunPrograms = programLanguages(principal).length > 0;
   const tools = [
     ...(mayCreate ? sessionTools : []),
     ...(mayCall ? discoveryTools : []),

@@ -19,7 +19,11 @@ export interface McpCallContext {
   tasks: TaskCreation | undefined;
 }
 
+type ListedTool = McpTool & { outputSchema?: JsonSchema & { type: 'object' } };
+
 export interface McpServerTool {
-  listed: McpTool & { outputSchema?: JsonSchema & { type: 'object' } };
+  listed: ListedTool;
+  /** Where a list says more of it to this caller. */
+  listedFor?: (exchange: Exchange<'tenant'>) => Promise<ListedTool>;
   call: (args: Record<string, unknown>, context: McpCallContext) => Promise<CallToolResult>;
 }

@@ -1,5 +1,6 @@
 /** `GET /mcp`: a client before 2026-07-28 whose stream was cut comes back for what is left of it. */
 import * as z from 'zod';
+import { CODE_TOOL_NAME } from '../../shared/code-mode.ts';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import { BUILT_IN_TOOLS, ToolNameSchema } from '../../shared/tool.ts';
 import { CallCancellation } from '../mcp/cancellation.ts';
@@ -11,7 +12,7 @@ import { requireScopes } from '../middleware/authentication.ts';
 import { EVENT_STREAM_MEDIA_TYPE, JSON_MEDIA_TYPE } from '../middleware/body.ts';
 import { Refusal } from '../middleware/refusal.ts';
 import type { StoredTool } from '../objects/catalogue/port.ts';
-import { callableTools } from '../tools/catalogue.ts';
+import { programLanguages } from '../programs/code-tool.ts';
 import { requireBuiltIn } from '../tools/held-call.ts';
 import { mayUse } from '../tools/policy.ts';
 import { registeredGuard } from '../tools/registered.ts';
@@ -97,10 +98,8 @@ async function toolOf(
   { tool }: TakenCall,
 ): Promise<Outcome<StoredTool | null>> {
   if (tool === null) {
-    const mayRunPrograms = callableTools(exchange.principal).some(
-      ({ name }) => name === 'python' || name === 'node',
-    );
-    return mayRunPrograms ? success(null) : failure('not_found', 'no tool "run_program"');
+    const mayRunPrograms = programLanguages(exchange.principal).length > 0;
+    return mayRunPrograms ? success(null) : failure('not_found', `no tool "${CODE_TOOL_NAME}"`);
   }
   const builtIn = ToolNameSchema.safeParse(tool.name);
   if (builtIn.success) {

@@ -1,12 +1,12 @@
 /** An assistant's message in, the messages to append out: calls run in order, whatever went wrong is in its message. */
 import * as z from 'zod';
-import { type Outcome, success } from '../../shared/errors.ts';
-import type { Execution } from '../../shared/execution.ts';
+import { PendingCallSchema, ProgramIdSchema } from '../../shared/code-mode.ts';
+import type { Outcome } from '../../shared/errors.ts';
 import { ExecutionIdSchema } from '../../shared/ids.ts';
-import { ExecutionStatusSchema } from '../../shared/lifecycle.ts';
+import { ExecutionStatusSchema, isTerminal } from '../../shared/lifecycle.ts';
 import { DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS } from '../../shared/limits.ts';
-import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
-import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { idempotencyOf } from '../middleware/idempotency.ts';
+import { clip } from '../rendering/clip.ts';
 import {
   DEFAULT_MAX_CHARACTERS,
   executionText,
@@ -15,17 +15,17 @@ import {
 } from '../rendering/execution-text.ts';
 import { failureText } from '../rendering/failure-text.ts';
 import { imagesOf } from '../rendering/images.ts';
+import { waitingText } from '../rendering/program-text.ts';
 import { MIN_MAX_TOKENS, withinTokens } from '../rendering/token-budget.ts';
+import type { CallEnd } from '../tool-calls/calls-run.ts';
 import { type CallAnswer, messagesOf } from '../tool-calls/messages.ts';
-import { type CheckedCall, type PreparedCall, prepareCalls } from '../tool-calls/prepare.ts';
+import { type PreparedCall, prepareCalls } from '../tool-calls/prepare.ts';
 import { AssistantMessageSchema, requestedCalls } from '../tool-calls/requested-calls.ts';
-import { approvedOutcome } from './approved-call.ts';
-import { acceptCall, attendedCall, awaitCall } from './attended-call.ts';
+import { runCalls } from '../tool-calls/run-calls.ts';
 import { EXECUTE_ERRORS, TOOL_SCOPES } from './execute.ts';
-import { SAFE } from './object-calls.ts';
-import { type OwnSession, ownSession } from './own-session.ts';
+import { ownSession } from './own-session.ts';
 import { reply } from './reply.ts';
-import { defineRoute, type Exchange } from './route.ts';
+import { defineRoute } from './route.ts';
 import { IDEMPOTENCY_HEADER_DOC } from './sessions.ts';
 
 const OptionsSchema = z.object({
@@ -53,6 +53,8 @@ const ToolCallsSchema = AssistantMessageSchema.extend({
 });
 type ToolCalls = z.infer<typeof ToolCallsSchema>;
 
+const PendingSchema = PendingCallSchema.extend({ program_id: ProgramIdSchema });
+
 const AnsweredSchema = z.object({
   format: z.enum(['openai', 'openai-responses', 'anthropic']),
   messages: z
@@ -67,6 +69,11 @@ const AnsweredSchema = z.object({
       }),
     )
     .describe('What ran for each call; null where nothing did.'),
+  pending: z
+    .array(PendingSchema)
+    .describe(
+      'Calls of programs that wait for you: answered at `…/programs/{program_id}/tool_results`, then the same request with its `Idempotency-Key` gives the messages anew.',
+    ),
 });
 
 export const toolCalls = defineRoute({
@@ -90,106 +97,54 @@ export const toolCalls = defineRoute({
         subject: exchange.principal.subject,
         body: raw.bytes,
       });
-    const outcomes = await runCalls({ exchange, session, prepared, body, keyOf });
-    const answers = outcomes.map((outcome, index) => answerOf(prepared[index]?.id ?? '', outcome, body));
+    const outcomes = await runCalls({ exchange, session, prepared, keyOf });
+    const answers = prepared.map((call, index) => answerOf(call, outcomes[index], body));
     return reply(200, {
       format,
       messages: messagesOf(format, answers),
-      calls: outcomes.map((outcome, index) => ({
-        id: prepared[index]?.id ?? '',
-        execution_id: outcome.ok ? outcome.value.execution_id : null,
-        status: outcome.ok ? outcome.value.status : null,
-      })),
+      calls: prepared.map(({ id }, index) => {
+        const outcome = outcomes[index];
+        const execution = outcome?.ok === true ? outcome.value.execution : undefined;
+        return { id, execution_id: execution?.execution_id ?? null, status: execution?.status ?? null };
+      }),
+      pending: outcomes.flatMap(pendingIn),
     });
   },
 });
 
-/** Resolves at its end. */
-type TakenCall = () => Promise<Outcome<Execution>>;
-
-interface Run {
-  exchange: Exchange<'tenant'>;
-  session: OwnSession;
-  prepared: readonly PreparedCall[];
-  body: ToolCalls;
-  keyOf: (index: number) => Promise<Idempotency | null>;
+function pendingIn(outcome: Outcome<CallEnd>): z.infer<typeof PendingSchema>[] {
+  const program = outcome.ok ? outcome.value.program : undefined;
+  if (program === undefined) return [];
+  return program.pending.map((call) => ({ ...call, program_id: program.program_id }));
 }
 
-/**
- * They run in this order. Those of one tool are accepted one after the other before any is waited for, so there are no
- * gaps between them; another tool would run beside them, so it comes when they have ended.
- */
-async function runCalls(run: Run): Promise<Outcome<Execution>[]> {
-  const { session, prepared } = run;
-  if (!prepared.some(({ call }) => call.ok)) {
-    // Somebody else's session answers like a missing one also where nothing would run.
-    unwrap(await session.call((stub) => stub.describe(session.caller), SAFE));
+function answerOf(
+  { id, caller }: PreparedCall,
+  outcome: Outcome<CallEnd> | undefined,
+  budget: ToolCalls,
+): CallAnswer {
+  if (outcome === undefined) throw new Error('every call has an outcome');
+  if (!outcome.ok) return { id, caller, text: failureText(outcome), images: [], isError: true };
+  const { execution, program } = outcome.value;
+  if (program !== undefined && !isTerminal(execution.status)) {
+    const text = textOf(budget, (most) => clip(waitingText(program, WAITS_FOR_CLIENT), most));
+    return { id, caller, text, images: [], isError: false };
   }
-  const accepted: Outcome<TakenCall>[] = [];
-  let before: { tool: string; calls: TakenCall[] } = { tool: '', calls: [] };
-  for (const [index, { call }] of prepared.entries()) {
-    const tool = call.ok && call.value.performance === undefined ? call.value.call.tool_name : before.tool;
-    if (tool !== before.tool) {
-      await Promise.all(before.calls.map((end) => end()));
-      before = { tool, calls: [] };
-    }
-    const taken = call.ok ? await accept(run, index, call.value) : call;
-    if (taken.ok) before.calls.push(taken.value);
-    accepted.push(taken);
-  }
-  return Promise.all(accepted.map(async (call) => (call.ok ? call.value() : call)));
-}
-
-async function accept(
-  { exchange, session, keyOf }: Run,
-  index: number,
-  call: CheckedCall,
-): Promise<Outcome<TakenCall>> {
-  const { toApprove } = call;
-  if (toApprove !== undefined) return success(once(() => approvedOutcome(exchange, session, toApprove)));
-  const attended = attendedCall(exchange, session, {
-    body: call.call,
-    idempotency: await keyOf(index),
-    resolved: call,
-  });
-  const outcome = await acceptCall(attended);
-  if (outcome.ok) return success(once(() => awaitCall(attended)));
-  if (ENDS_THE_REQUEST.has(outcome.code)) throw new Refusal(outcome);
-  return outcome;
-}
-
-/** However often its end is asked for. */
-function once(end: TakenCall): TakenCall {
-  let ending: ReturnType<TakenCall> | undefined;
-  return () => {
-    ending ??= end();
-    return ending;
-  };
-}
-
-/** Failures that are the client's to mend: the model cannot. */
-const ENDS_THE_REQUEST: ReadonlySet<string> = new Set([
-  'not_found',
-  'session_deleted',
-  'session_not_running',
-  'session_failed',
-  'idempotency_conflict',
-  'idempotency_in_progress',
-]);
-
-function answerOf(id: string, outcome: Outcome<Execution>, budget: ToolCalls): CallAnswer {
-  if (!outcome.ok) return { id, text: failureText(outcome), images: [], isError: true };
-  const execution = outcome.value;
   return {
     id,
-    text: textWithin(budget, execution),
+    caller,
+    text: textOf(budget, (most) => executionText(execution, most)),
     images: imagesOf(execution.results),
     isError: execution.status !== 'succeeded',
   };
 }
 
-function textWithin({ max_characters, max_tokens }: ToolCalls, execution: Execution): string {
-  if (max_tokens === undefined) return executionText(execution, max_characters ?? DEFAULT_MAX_CHARACTERS);
+/** A model cannot answer them; whoever runs its loop does. */
+const WAITS_FOR_CLIENT =
+  'when they are answered it goes on, and code with this program_id gives what became of it';
+
+function textOf({ max_characters, max_tokens }: ToolCalls, within: (characters: number) => string): string {
+  if (max_tokens === undefined) return within(max_characters ?? DEFAULT_MAX_CHARACTERS);
   const most = max_characters ?? MAX_MAX_CHARACTERS;
-  return withinTokens(max_tokens, (characters) => executionText(execution, Math.min(characters, most)));
+  return withinTokens(max_tokens, (characters) => within(Math.min(characters, most)));
 }

@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { ArgumentConstraintSchema } from '../../shared/argument-constraint.ts';
 import { EMBEDDING_USES } from '../embeddings/use.ts';
-import { exportTools, TOOL_FORMATS, type ToolFormat } from '../formats/export.ts';
+import { exportTools, FUNCTION_PLACES, TOOL_FORMATS, type ToolFormat } from '../formats/export.ts';
 import { invalid } from '../middleware/body.ts';
 import type { ToolDefinition } from '../tools/definition.ts';
 import { TOOL_LIST_LIMITS, toolPage } from '../tools/list.ts';
@@ -84,14 +84,17 @@ const listTools = defineRoute({
   },
   errors: [],
   handle: async (exchange, { query }) => {
-    const { format, strict } = query;
+    const { format, strict, callers } = query;
     if (strict !== undefined && (format === undefined || !STRICT_FORMATS.includes(format))) {
       throw invalid([{ path: 'query.strict', expected: `only with format ${STRICT_FORMATS.join(' or ')}` }]);
     }
-    const { tools, nextCursor } = await toolPage(exchange, query);
+    const { tools, nextCursor } = await toolPage(exchange, {
+      ...query,
+      functions: format === undefined ? undefined : FUNCTION_PLACES[format],
+    });
     const next = { next_cursor: nextCursor };
     if (format === undefined) return reply(200, { tools: tools.map(listed), ...next });
-    const exported = await exportTools(tools, { format, strict: strict === 'true' });
+    const exported = await exportTools(tools, { format, strict: strict === 'true', callers });
     return reply(200, { ...exported, ...next });
   },
 });

@@ -1,12 +1,14 @@
 /** The messages to append to a conversation, one answer for each call, in the order of the calls. */
 import type { RichResult } from '../../shared/execution.ts';
-import type { MessageFormat } from './requested-calls.ts';
+import type { MessageFormat, RequestedCall } from './requested-calls.ts';
 
 export interface CallAnswer {
   id: string;
   text: string;
   images: RichResult[];
   isError: boolean;
+  /** As the call said it. */
+  caller: RequestedCall['caller'];
 }
 
 type AnthropicBlock =
@@ -15,7 +17,7 @@ type AnthropicBlock =
 
 export type AppendedMessage =
   | { role: 'tool'; tool_call_id: string; content: string }
-  | { type: 'function_call_output'; call_id: string; output: string }
+  | { type: 'function_call_output'; call_id: string; output: string; caller?: { type: string } }
   | {
       role: 'user';
       content: {
@@ -31,7 +33,13 @@ export function messagesOf(format: MessageFormat, answers: readonly CallAnswer[]
     case 'openai':
       return answers.map(({ id, text }) => ({ role: 'tool', tool_call_id: id, content: text }));
     case 'openai-responses':
-      return answers.map(({ id, text }) => ({ type: 'function_call_output', call_id: id, output: text }));
+      return answers.map(({ id, text, caller }) => ({
+        type: 'function_call_output',
+        call_id: id,
+        output: text,
+        // A program of that API finds its answer by it.
+        ...(caller === null || caller === undefined || caller.type === 'direct' ? {} : { caller }),
+      }));
     case 'anthropic':
       // The API wants all results of a message in the one message that follows it.
       return answers.length === 0 ? [] : [{ role: 'user', content: answers.map(toolResult) }];

@@ -1,12 +1,12 @@
 /** Pages of the tools that a caller may call: the built-in ones first, then the registered ones by name. */
 import { fromBase64Url, toBase64Url, utf8 } from '../../shared/encoding.ts';
-import type { Env } from '../env.ts';
-import type { TenantPrincipal } from '../identity/principal.ts';
 import { invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { codeTool } from '../programs/code-tool.ts';
 import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
 import { callableTools } from './catalogue.ts';
 import type { ToolDefinition } from './definition.ts';
+import type { ResolveContext } from './performance.ts';
 import { isInCategory, rightsOf } from './policy.ts';
 import { shownTo } from './registered.ts';
 
@@ -20,18 +20,26 @@ export interface ToolPage {
 }
 
 export async function toolPage(
-  { env, principal }: { env: Env; principal: TenantPrincipal },
+  context: ResolveContext,
   query: {
     category?: string | undefined;
     cursor?: string | undefined;
     limit: number;
     callers?: 'direct' | 'any';
+    /** Whether the tool `code` is among them, and where it names its functions. */
+    functions?: 'description' | 'argument' | undefined;
   },
 ): Promise<ToolPage> {
+  const { env, principal } = context;
   const { category, cursor, limit } = query;
   const after = cursor === undefined ? undefined : nameInCursor(cursor);
-  const builtIn = after === undefined ? callableTools(principal) : [];
-  const first = builtIn.filter((tool) => category === undefined || isInCategory(category, tool));
+  const builtIn: ToolDefinition[] = after === undefined ? callableTools(principal) : [];
+  const { functions } = query;
+  const isFirst = after === undefined && functions !== undefined;
+  const code = isFirst ? await codeTool(context, { functions }) : undefined;
+  const first = [...builtIn, ...(code === undefined ? [] : [code])].filter(
+    (tool) => category === undefined || isInCategory(category, tool),
+  );
   // A page has at least one registered tool, or the walk would not go on.
   const room = Math.max(1, limit - first.length);
   const listed = unwrap(

@@ -12,7 +12,7 @@ import { connectClient, type Era } from './clients.ts';
 
 const TOOL_NAMES = [
   'answer_program',
-  'run_program',
+  'code',
   'call_tool',
   'create_session',
   'decide_approval',

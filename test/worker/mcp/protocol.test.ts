@@ -124,6 +124,7 @@ describe('who may ask', () => {
     expect(await namesFor('tools:python')).toMatchObject([
       { name: 'answer_program' },
       { name: 'call_tool' },
+      { name: 'code' },
       {
         name: 'execute_code',
         inputSchema: {
@@ -131,16 +132,15 @@ describe('who may ask', () => {
           required: ['language', 'code', 'session_id'],
         },
       },
-      { name: 'run_program' },
       { name: 'search_tools' },
     ]);
     expect(await namesFor('tools:python sessions:write')).toMatchObject([
       { name: 'answer_program' },
       { name: 'call_tool' },
+      { name: 'code' },
       { name: 'create_session' },
       { name: 'delete_session' },
       { name: 'execute_code', inputSchema: { required: ['language', 'code'] } },
-      { name: 'run_program' },
       { name: 'search_tools' },
     ]);
   });

@@ -133,7 +133,7 @@ describe('the stream of a call', () => {
 
   test('of a program gives the program', async () => {
     const args = { session_id: stage.sessionId, language: 'python', code: 'x' };
-    const first = await begin(watched(8, 'run_program', args));
+    const first = await begin(watched(8, 'code', args));
     await first.next();
     await first.cut();
     const execution = await stage.newestExecution();
@@ -147,7 +147,7 @@ describe('the stream of a call', () => {
     expect(answersIn(events)).toMatchObject([{ id: 8, result }]);
     const token = await as('alice', 'acme', { scope: 'tools:shell' });
     const [refused] = answersIn(await (await comeBack(first.lastId, { token })).rest());
-    expect(refused?.result).toMatchObject({ content: [{ text: 'error: not_found: no tool "run_program"' }] });
+    expect(refused?.result).toMatchObject({ content: [{ text: 'error: not_found: no tool "code"' }] });
   });
 
   test('of a call that the gateway makes gives what it gave, as its tool is listed', async () => {

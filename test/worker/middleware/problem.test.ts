@@ -32,6 +32,7 @@ const TABLE = {
   session_deleted: [410, false],
   execution_not_running: [409, false],
   call_not_pending: [409, false],
+  program_waiting: [409, true],
   receipt_pending: [409, true],
   tool_not_found: [404, false],
   source_exists: [409, false],

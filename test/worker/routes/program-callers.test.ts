@@ -38,6 +38,28 @@ describe('a tool for code only', () => {
     expect(tools.map(({ name }) => name)).toEqual(['people.ask', 'quiet']);
   });
 
+  test.each([
+    [['code'], ['programmatic'], ['code_execution_20250825']],
+    [
+      ['direct', 'code_execution_20260120'],
+      ['direct', 'programmatic'],
+      ['direct', 'code_execution_20260120'],
+    ],
+    [
+      ['direct', 'programmatic'],
+      ['direct', 'programmatic'],
+      ['direct', 'code_execution_20250825'],
+    ],
+    [['direct'], ['direct'], ['direct']],
+    [undefined, ['direct', 'programmatic'], ['direct', 'code_execution_20250825']],
+  ])('says who may call it in the words of either API: %j', async (callers, openai, anthropic) => {
+    await register({ ...ASK, name: 'known', allowed_callers: callers });
+    const callersIn = async (query: string) =>
+      (await names(query)).find(({ name }) => name === 'known')?.allowed_callers;
+    expect(await callersIn('?format=openai-responses&callers=any')).toEqual(openai);
+    expect(await callersIn('?format=anthropic&callers=any')).toEqual(anthropic);
+  });
+
   test('is called by code that a model API runs, if the call says so', async () => {
     await register({ ...STOCK_PRICE, name: 'price', allowed_callers: ['code_execution_20250825'] });
     vi.spyOn(globalThis, 'fetch').mockImplementation(async () => Response.json({ price: 7 }));
@@ -61,7 +83,7 @@ test('over MCP a program is run, asks, and is answered', async () => {
     });
     return McpResultSchema.parse(messages[0]?.result);
   };
-  const asking = tools(1, 'run_program', { language: 'python', code: 'x' });
+  const asking = tools(1, 'code', { language: 'python', code: 'x' });
   await host.until(() => running.length === 1);
   const [execution] = running;
   execution?.call(1, 'people.ask', { question: 'a' });

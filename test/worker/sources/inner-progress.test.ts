@@ -111,7 +111,7 @@ test.each<Era>(['2025-11-25', '2026-07-28'])(
       heard.resolve();
     };
     const args = { session_id: sessionId, language: 'python', code: 'x' };
-    const ended = client.callTool({ name: 'run_program', arguments: args }, { onprogress });
+    const ended = client.callTool({ name: 'code', arguments: args }, { onprogress });
     const execution = await program();
     execution.call(1, 'slow.work', {});
     expect(await execution.answer(1)).toMatchObject({ call: 1 });

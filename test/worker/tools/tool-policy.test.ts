@@ -382,7 +382,7 @@ describe('tools that the policy leaves out', () => {
       expect(await namesOf(token)).toEqual(['file', 'convert']);
       const names = (await overMcp(token)).map(({ name }) => name);
       expect(names).toContain('convert');
-      for (const left of ['python', 'fetch_page', 'ask', 'run_program', 'answer_program']) {
+      for (const left of ['python', 'fetch_page', 'ask', 'code', 'answer_program']) {
         expect(names).not.toContain(left);
       }
       const found = await api('GET', '/v1/tools/search?q=fetches%20a%20page%20python', { token });
