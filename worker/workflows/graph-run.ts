@@ -3,6 +3,7 @@ import * as z from 'zod';
 import type { CallResult, TaskStatus, WorkflowTask } from '../../shared/workflow.ts';
 import { MAX_FAN_OUT } from '../../shared/workflow.ts';
 import { type RunEnd, RunEndSchema } from '../objects/workflow/port.ts';
+import { type MadeCall, madeCall } from './awaited-call.ts';
 import { refusedCall } from './call-result.ts';
 import { holds } from './conditions.ts';
 import { dependenciesOf } from './graph.ts';
@@ -13,6 +14,8 @@ import type { TaskCalls } from './task-calls.ts';
 interface TaskEnd {
   status: Exclude<TaskStatus, 'pending' | 'running'>;
   reason: string | null;
+  /** The time of the workflow was over before it could end by itself. */
+  isOutOfTime?: boolean;
   /** What other tasks may refer to. */
   result?: unknown;
 }
@@ -41,7 +44,7 @@ export class GraphRun {
       return (status === 'failed' && task?.may_fail === false) || status === 'cancelled';
     });
     const reason = ends[bad]?.reason ?? null;
-    if (ends.some((end) => end.status === 'cancelled' && end.reason === TIMEOUT_REASON)) {
+    if (ends.some((end) => end.isOutOfTime === true)) {
       return { status: 'timeout', reason: TIMEOUT_REASON };
     }
     return bad < 0
@@ -86,7 +89,7 @@ export class GraphRun {
     const { refusal } = await steps.once(`begin ${name}`, BeginSchema, () =>
       record((stub) => stub.taskBegins(name)),
     );
-    if (refusal === 'timeout') return { status: 'cancelled', reason: TIMEOUT_REASON };
+    if (refusal === 'timeout') return { status: 'cancelled', reason: TIMEOUT_REASON, isOutOfTime: true };
     if (refusal !== null) return { status: 'cancelled', reason: 'another task failed' };
     if (task.for_each !== undefined) return this.#forEach(name, task, surroundings);
     return endOfCall(await this.#attempts(name, task, { surroundings, item: null }));
@@ -98,7 +101,7 @@ export class GraphRun {
       return { status: 'failed', reason: `for_each: a list of at most ${MAX_FAN_OUT} items was expected` };
     }
     const items: readonly unknown[] = list.value;
-    const results: CallResult[] = [];
+    const results: MadeCall[] = [];
     let next = 0;
     const work = async (): Promise<void> => {
       while (next < items.length) {
@@ -111,7 +114,8 @@ export class GraphRun {
     await Promise.all(Array.from({ length: Math.min(task.max_parallel, items.length) }, work));
     const failed = results.find(({ status }) => status !== 'succeeded');
     const end = failed === undefined ? ({ status: 'succeeded', reason: null } as const) : endOfCall(failed);
-    return { ...end, result: { status: end.status, items: results } };
+    const isOutOfTime = results.some((result) => result.is_out_of_time);
+    return { ...end, isOutOfTime, result: { status: end.status, items: results.map(shown) } };
   }
 
   /** Makes the call until it succeeds or may not be made again. */
@@ -119,16 +123,18 @@ export class GraphRun {
     task: string,
     definition: WorkflowTask,
     { surroundings, item }: { surroundings: Surroundings; item: number | null },
-  ): Promise<CallResult> {
+  ): Promise<MadeCall> {
+    const refused = (failure: Parameters<typeof refusedCall>[0]) =>
+      madeCall(refusedCall(failure), { isShortened: false });
     const filled = fillIn(definition.arguments, surroundings);
     const args = filled.ok ? ArgumentsSchema.safeParse(filled.value) : undefined;
-    if (!filled.ok) return refusedCall(filled);
+    if (!filled.ok) return refused(filled);
     if (args?.success !== true)
-      return refusedCall({ code: 'invalid_request', detail: 'arguments: an object was expected' });
+      return refused({ code: 'invalid_request', detail: 'arguments: an object was expected' });
     const { max_attempts = 1, delay_ms = 0, backoff = 'constant' } = definition.retries ?? {};
     for (let attempt = 1; ; attempt += 1) {
       const result = await this.#calls.make({ task, item, attempt }, definition, args.data);
-      if (attempt >= max_attempts || !AGAIN.has(result.status)) return result;
+      if (attempt >= max_attempts || result.is_out_of_time || !AGAIN.has(result.status)) return result;
       const delayMs = delay_ms * (backoff === 'exponential' ? 2 ** (attempt - 1) : 1);
       if (delayMs > 0) await this.#context.steps.sleep(`wait ${task} ${item ?? ''} ${attempt}`, delayMs);
     }
@@ -138,9 +144,17 @@ export class GraphRun {
 const ArgumentsSchema = z.record(z.string(), z.unknown());
 const TIMEOUT_REASON = 'the time of the workflow is over';
 
-function endOfCall(result: CallResult): TaskEnd {
+function endOfCall(call: MadeCall): TaskEnd {
+  const { is_out_of_time: isOutOfTime } = call;
+  const result = shown(call);
   if (result.status === 'succeeded') return { status: 'succeeded', reason: null, result };
   const why = result.error === null ? '' : `: ${result.error.name}: ${result.error.message}`;
   const where = result.execution_id ?? 'the call';
-  return { status: 'failed', reason: `${where} ended as ${result.status}${why}`.slice(0, 1_000), result };
+  const reason = `${where} ended as ${result.status}${why}`.slice(0, 1_000);
+  return { status: 'failed', reason, isOutOfTime, result };
+}
+
+function shown(call: MadeCall): CallResult {
+  const { is_out_of_time: _, ...result } = call;
+  return result;
 }

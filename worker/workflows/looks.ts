@@ -2,13 +2,12 @@
 import { success } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
-import type { CallResult } from '../../shared/workflow.ts';
 import { ownersExchange } from '../engine/owner.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { endOfApproved } from '../routes/approved-call.ts';
 import { approvalCalls, SAFE } from '../routes/object-calls.ts';
 import { type OwnSession, sessionOf } from '../routes/own-session.ts';
-import { type Attempt, type AwaitedCall, outOfTime } from './awaited-call.ts';
+import { type Attempt, type AwaitedCall, type MadeCall, madeCall, outOfTime } from './awaited-call.ts';
 import { callResult } from './call-result.ts';
 import type { RunContext } from './run-context.ts';
 
@@ -25,7 +24,7 @@ export class Looks {
   }
 
   /** The end of the call; null where there is none yet. */
-  async at(at: Attempt, call: AwaitedCall, sessionId: string): Promise<CallResult | null> {
+  async at(at: Attempt, call: AwaitedCall, sessionId: string): Promise<MadeCall | null> {
     const { plan, record } = this.#context;
     const session = sessionOf(ownersExchange(this.#context, plan.owner), sessionId);
     const leftMs = plan.endsBy - Date.now();
@@ -41,7 +40,7 @@ export class Looks {
     if (execution === null || !isTerminal(execution.status)) return null;
     const { execution_id, session_id, status } = execution;
     await record((stub) => stub.callBegun({ ...at, execution_id, session_id, status }));
-    return callResult(execution);
+    return madeCall(callResult(execution), { isShortened: call.is_shortened });
   }
 
   /** What became of a call that had to be allowed first. */

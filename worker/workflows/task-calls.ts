@@ -4,12 +4,7 @@ import { sha256Hex } from '../../shared/digest.ts';
 import { ERRORS } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { DEFAULT_TIMEOUT_MS } from '../../shared/limits.ts';
-import {
-  type CallResult,
-  CallResultSchema,
-  type TaskProgram,
-  type WorkflowTask,
-} from '../../shared/workflow.ts';
+import type { TaskProgram, WorkflowTask } from '../../shared/workflow.ts';
 import { admitOwner, ownersExchange } from '../engine/owner.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
@@ -18,7 +13,15 @@ import { acceptCall, attendedCall, awaitCall } from '../routes/attended-call.ts'
 import { beginProgram } from '../routes/begin-program.ts';
 import { sessionOf } from '../routes/own-session.ts';
 import { resolveCall } from '../tools/resolve-call.ts';
-import { type Attempt, type AwaitedCall, AwaitedSchema, outOfTime } from './awaited-call.ts';
+import {
+  type Attempt,
+  type AwaitedCall,
+  AwaitedSchema,
+  type MadeCall,
+  MadeCallSchema,
+  madeCall,
+  outOfTime,
+} from './awaited-call.ts';
 import { callResult, refusedCall } from './call-result.ts';
 import { LOOK_STEP_MS, Looks } from './looks.ts';
 import type { RunContext } from './run-context.ts';
@@ -27,7 +30,7 @@ import type { RunSessions } from './run-sessions.ts';
 /** Beside its own time: the queue of the session, and a host that has to come back. */
 const STEP_MARGIN_MS = 3_600_000;
 
-const BegunSchema = z.union([AwaitedSchema, CallResultSchema]);
+const BegunSchema = z.union([AwaitedSchema, MadeCallSchema]);
 
 export class TaskCalls {
   readonly #context: RunContext;
@@ -40,7 +43,7 @@ export class TaskCalls {
     this.#looks = new Looks(context);
   }
 
-  async make(at: Attempt, task: WorkflowTask, args: Record<string, unknown>): Promise<CallResult> {
+  async make(at: Attempt, task: WorkflowTask, args: Record<string, unknown>): Promise<MadeCall> {
     const { steps } = this.#context;
     const sessionId = await this.#sessions.idOf(task.session);
     const name = `call ${at.task}${at.item === null ? '' : `[${at.item}]`} ${at.attempt}`;
@@ -54,7 +57,7 @@ export class TaskCalls {
     for (let look = 1; ; look += 1) {
       const seen = await steps.once(
         `${name} look ${look}`,
-        CallResultSchema.nullable(),
+        MadeCallSchema.nullable(),
         () => orRefused(() => this.#looks.at(at, begun, sessionId)),
         LOOK_STEP_MS + begun.timeout_ms,
       );
@@ -62,7 +65,7 @@ export class TaskCalls {
     }
   }
 
-  async #begin(at: Attempt, task: WorkflowTask, sessionId: string): Promise<CallResult | AwaitedCall> {
+  async #begin(at: Attempt, task: WorkflowTask, sessionId: string): Promise<MadeCall | AwaitedCall> {
     const { plan, env } = this.#context;
     const leftMs = plan.endsBy - Date.now();
     if (leftMs <= 0) return outOfTime();
@@ -86,14 +89,15 @@ export class TaskCalls {
     const session = sessionOf(exchange, sessionId);
     const begun = unwrap(await beginProgram(exchange, session, { request, idempotency }));
     await this.#begun(at, begun.execution);
-    return { awaited: 'program', execution_id: begun.program_id, timeout_ms: timeoutMs };
+    const is_shortened = timeoutMs < program.limits.timeout_ms;
+    return { awaited: 'program', execution_id: begun.program_id, timeout_ms: timeoutMs, is_shortened };
   }
 
   async #call(
     at: Attempt,
     { tool_name, arguments: args, timeout_ms }: WorkflowTask & { tool_name: string },
     { sessionId, leftMs, idempotency }: CallFrame,
-  ): Promise<CallResult | AwaitedCall> {
+  ): Promise<MadeCall | AwaitedCall> {
     const exchange = ownersExchange(this.#context, this.#context.plan.owner);
     const call = { tool_name, arguments: args, ...(timeout_ms === undefined ? {} : { timeout_ms }) };
     const place = { root: `tasks.${at.task}.`, approval: 'asked' as const };
@@ -104,16 +108,18 @@ export class TaskCalls {
       const waiting = unwrap(await askApproval(exchange, session, asked));
       await this.#begun(at, waiting);
       const { timeoutMs } = resolved.toApprove;
-      return { awaited: 'approval', execution_id: waiting.execution_id, timeout_ms: timeoutMs };
+      const { execution_id } = waiting;
+      return { awaited: 'approval', execution_id, timeout_ms: timeoutMs, is_shortened: false };
     }
-    const timeoutMs = Math.min(resolved.call.timeout_ms ?? DEFAULT_TIMEOUT_MS, leftMs);
+    const ownMs = resolved.call.timeout_ms ?? DEFAULT_TIMEOUT_MS;
+    const timeoutMs = Math.min(ownMs, leftMs);
     const body = { ...resolved.call, timeout_ms: timeoutMs };
     const attended = attendedCall(exchange, session, { body, idempotency, resolved });
     const accepted = unwrap(await acceptCall(attended));
     if (accepted !== null) await this.#begun(at, accepted);
     const ended = unwrap(await awaitCall(attended));
     await this.#begun(at, ended);
-    return callResult(ended);
+    return madeCall(callResult(ended), { isShortened: leftMs < ownMs });
   }
 
   async #begun(at: Attempt, { execution_id, session_id, status }: Execution): Promise<void> {
@@ -129,11 +135,11 @@ interface CallFrame {
 }
 
 /** What may be otherwise in a moment is left to the engine, which makes the step again. */
-async function orRefused<T>(act: () => Promise<T>): Promise<T | CallResult> {
+async function orRefused<T>(act: () => Promise<T>): Promise<T | MadeCall> {
   try {
     return await act();
   } catch (error: unknown) {
     if (!(error instanceof Refusal) || ERRORS[error.failure.code].retryable) throw error;
-    return refusedCall(error.failure);
+    return madeCall(refusedCall(error.failure), { isShortened: false });
   }
 }

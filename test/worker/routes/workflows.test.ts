@@ -334,6 +334,29 @@ describe('the time', () => {
     });
     expect(ran).toEqual(['hold on']);
   });
+
+  test('of a workflow that cuts its last task ends it as timeout, that of the task does not', async () => {
+    const cut = await run({
+      timeout_s: WORKFLOW_TIMEOUT_S,
+      tasks: { a: shell('slow', { timeout_ms: WORKFLOW_TIMEOUT_S * 1_000 }) },
+    });
+    expect(cut).toMatchObject({
+      status: 'timeout',
+      reason: 'the time of the workflow is over',
+      tasks: { a: { status: 'failed', calls: [{ attempt: 1, status: 'timeout' }] } },
+    });
+    const own = await run({
+      timeout_s: WORKFLOW_TIMEOUT_S,
+      tasks: { a: shell('slow', { timeout_ms: 250 }) },
+    });
+    expect(own).toMatchObject({ status: 'failed', tasks: { a: { status: 'failed' } } });
+    const may = await run({
+      timeout_s: WORKFLOW_TIMEOUT_S,
+      tasks: { all: shell('slow', { timeout_ms: WORKFLOW_TIMEOUT_S * 1_000, for_each: { $input: '' } }) },
+      input: [1],
+    });
+    expect(may.status).toBe('timeout');
+  });
 });
 
 describe('a workflow that cannot be', () => {
