@@ -1,6 +1,7 @@
 import { cloudflareTest } from '@cloudflare/vitest-plugin';
 import { defineConfig } from 'vitest/config';
 import { workerTestBindings } from './test/fixtures/worker-test-bindings.ts';
+import { REPAIR_MODELS, WORKERS_AI } from './test/fixtures/workers-ai-stand-in.ts';
 import { PATIENCE_MS } from './test/patience.ts';
 
 const REAL_TIMEOUT_MS = 120_000;
@@ -37,7 +38,11 @@ export default defineConfig({
         plugins: [
           cloudflareTest(async () => ({
             wrangler: { configPath: './wrangler.toml' },
-            miniflare: { bindings: await workerTestBindings() },
+            miniflare: {
+              bindings: { ...(await workerTestBindings()), REPAIR_MODELS: JSON.stringify(REPAIR_MODELS) },
+              serviceBindings: { AI: WORKERS_AI.name },
+              workers: [WORKERS_AI],
+            },
           })),
         ],
         test: { name: 'worker', ...patient, include: ['test/worker/**/*.test.ts'] },

@@ -19,6 +19,7 @@ const RESERVED = [
   'search_tools',
   'call_tool',
   'code',
+  'workers_ai',
   'answer_program',
   'list_approvals',
   'decide_approval',

@@ -15,16 +15,25 @@ export const CreateRepairRunSchema = z.strictObject({
   task: z.string().max(16_384).optional().describe('What the code is for, in words.'),
   max_retries: z.int().min(0).max(MAX_REPAIRS).default(3).describe('Repairs at most.'),
   timeout_ms: z.int().min(1).max(MAX_TIMEOUT_MS).default(DEFAULT_TIMEOUT_MS).describe('Of each attempt.'),
-  model: z.strictObject({
-    tool_name: z
-      .string()
-      .min(1)
-      .max(128)
-      .describe('A registered `http` tool whose address is a chat completions endpoint as OpenAI has it.'),
-    name: z.string().min(1).max(256).describe('Model that the endpoint is asked for.'),
-    max_tokens: z.int().min(1).max(1_000_000).optional(),
-    timeout_ms: z.int().min(1_000).max(600_000).default(120_000).describe('Of each answer of the model.'),
-  }),
+  model: z
+    .strictObject({
+      tool_name: z
+        .string()
+        .min(1)
+        .max(128)
+        .optional()
+        .describe('A registered `http` tool whose address is a chat completions endpoint as OpenAI has it.'),
+      provider: z
+        .literal('workers_ai')
+        .optional()
+        .describe('In place of a tool: a model of Workers AI that this edge offers.'),
+      name: z.string().min(1).max(256).describe('Model that is asked.'),
+      max_tokens: z.int().min(1).max(1_000_000).optional(),
+      timeout_ms: z.int().min(1_000).max(600_000).default(120_000).describe('Of each answer of the model.'),
+    })
+    .refine(({ tool_name, provider }) => (tool_name === undefined) !== (provider === undefined), {
+      message: 'one of tool_name and provider',
+    }),
   callback: CallbackSchema.optional().describe('Is told when the run has ended.'),
 });
 export type CreateRepairRun = z.infer<typeof CreateRepairRunSchema>;

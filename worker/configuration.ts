@@ -18,6 +18,7 @@ import { type Issuer, IssuersSchema, isLoopbackHttp, issuerOf } from './identity
 import { type OwnIssuer, ownIssuerOf } from './identity/own-issuer.ts';
 import { type PoolFacts, PoolsSchema } from './placement/pools.ts';
 import { type AddressRules, addressFault, addressRules } from './tools/http/address.ts';
+import type { WorkersAi } from './workers-ai.ts';
 
 export interface SigningKey {
   keyId: string;
@@ -55,6 +56,8 @@ export interface Configuration {
   webhookOrigins: ReadonlySet<string>;
   /** The model whose embeddings the search of tools uses beside words. */
   embeddings: EmbeddingModel | null;
+  /** The models of Workers AI that repair runs may ask. */
+  repairModels: RepairModels | null;
   /** Sizes of sandboxes by name. */
   resourceClasses: ResourceClasses;
   /** Key that hides credentials of tools at rest. */
@@ -67,6 +70,11 @@ export interface Configuration {
   contentRoot: CryptoKey;
   /** Key of the tokens in signed addresses of artifacts. */
   artifactUrlKey: CryptoKey;
+}
+
+export interface RepairModels {
+  ai: WorkersAi;
+  names: ReadonlySet<string>;
 }
 
 /** Names the binding that is wrong, never its value: bindings hold secrets. */
@@ -113,6 +121,7 @@ const TextBindingsSchema = z.object({
   WEBHOOK_ORIGINS: z.string().default('[]'),
   EMBEDDINGS: z.string().optional(),
   EMBEDDINGS_KEY: z.string().min(1).optional(),
+  REPAIR_MODELS: z.string().default('[]'),
   RESOURCE_CLASSES: z.string().default('{}'),
   TENANT_REQUESTS_PER_MINUTE: z.string().regex(/^[1-9]\d{0,6}$/, 'must be a whole number from 1'),
   OVERLOAD_LATE_MS: z
@@ -160,6 +169,7 @@ export async function readConfiguration(env: Env): Promise<Configuration> {
     httpToolOrigins,
     webhookOrigins: readOrigins('WEBHOOK_ORIGINS', texts.WEBHOOK_ORIGINS),
     embeddings: readEmbeddings(env, addressRules({ origin, httpToolOrigins })),
+    repairModels: readRepairModels(texts.REPAIR_MODELS, env.AI),
     resourceClasses: parseBinding(
       'RESOURCE_CLASSES',
       ResourceClassesSchema,
@@ -200,6 +210,15 @@ function readEmbeddings(
   const fault = addressFault(new URL(settings.url), rules);
   if (fault !== undefined) throw new ConfigurationError(`EMBEDDINGS.url: expected ${fault}`);
   return { settings, key, rules };
+}
+
+const ModelNamesSchema = z.array(z.string().min(1).max(256)).max(64);
+
+function readRepairModels(text: string, ai: WorkersAi | undefined): RepairModels | null {
+  const names = parseBinding('REPAIR_MODELS', ModelNamesSchema, parseJson('REPAIR_MODELS', text));
+  if (names.length === 0) return null;
+  if (ai === undefined) throw new ConfigurationError('REPAIR_MODELS needs the binding AI');
+  return { ai, names: new Set(names) };
 }
 
 async function readIssuers(text: string, origin: string): Promise<ReadonlyMap<string, Issuer>> {

@@ -1,6 +1,5 @@
 /** The bindings of the Worker. Text bindings hold JSON or keys; they are parsed once in `configuration.ts`. */
 
-import type { WorkersAi } from './embeddings/settings.ts';
 import type { ApprovalsPort } from './objects/approvals/port.ts';
 import type { ArtifactsPort } from './objects/artifacts/port.ts';
 import type { AuditPort } from './objects/audit/port.ts';
@@ -20,6 +19,7 @@ import type { TenantPort } from './objects/tenant/port.ts';
 import type { WebhooksPort } from './objects/webhooks/port.ts';
 import type { WorkflowPort } from './objects/workflow/port.ts';
 import type { NoticeQueue } from './webhooks/message.ts';
+import type { WorkersAi } from './workers-ai.ts';
 
 export interface Env {
   SESSION: ObjectNamespace<SessionPort>;
@@ -92,8 +92,10 @@ export interface Env {
   EMBEDDINGS?: string;
   /** Bearer key of an `openai` endpoint. */
   EMBEDDINGS_KEY?: string;
-  /** Workers AI. */
+  /** Workers AI: for `EMBEDDINGS` and `REPAIR_MODELS` that say so. */
   AI?: WorkersAi;
+  /** JSON array of the models of Workers AI that repair runs may ask. None when it is absent. */
+  REPAIR_MODELS?: string;
   /**
    * JSON object `{small?, standard?, large?, io?}` with sizes of sandboxes that differ from the usual ones, for example
    * `{"large": {"cpus": 4}}`.

@@ -8,7 +8,9 @@ import { ConfigurationError, configurationOf, readConfiguration } from '../../wo
 import type { Env } from '../../worker/env.ts';
 import { privateJwk, publicJwk } from './fixture-issuer.ts';
 
-const base: Env = { ...env };
+/** Without what is optional. */
+const { AI: _ai, REPAIR_MODELS: _models, ...bound } = env;
+const base: Env = bound;
 
 const issuer = {
   issuer: 'https://a.test',
@@ -104,6 +106,8 @@ describe('a configuration', () => {
       { HTTP_TOOL_ORIGINS: '["https://a.test/x"]' },
       /HTTP_TOOL_ORIGINS/,
     ],
+    ['models for repairs without Workers AI', { REPAIR_MODELS: '["m"]' }, /^REPAIR_MODELS needs/],
+    ['models for repairs that are no list', { REPAIR_MODELS: '"m"' }, /^REPAIR_MODELS/],
     ['origins of HTTP tools that are no list', { HTTP_TOOL_ORIGINS: '"*"' }, /HTTP_TOOL_ORIGINS/],
     ['embeddings that are not JSON', { EMBEDDINGS: 'on' }, /^EMBEDDINGS is not JSON/],
     ['embeddings of no kind', { EMBEDDINGS: '{"kind":"x","model":"m"}' }, /^EMBEDDINGS\.kind/],

@@ -1,6 +1,7 @@
 /** Which model's embeddings the search of tools uses, as the binding `EMBEDDINGS` says. */
 import * as z from 'zod';
 import type { AddressRules } from '../tools/http/address.ts';
+import type { WorkersAi } from '../workers-ai.ts';
 
 /** Ten thousand tools of so many hold 20 MiB of an object's memory. */
 export const MAX_DIMENSIONS = 2_048;
@@ -26,11 +27,6 @@ export const EmbeddingSettingsSchema = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('workers-ai'), min_cosine: cosine.default(0.6), ...COMMON }),
 ]);
 export type EmbeddingSettings = z.output<typeof EmbeddingSettingsSchema>;
-
-/** What is used of the binding of Workers AI. */
-export interface WorkersAi {
-  run(model: string, input: { text: string[] }): Promise<unknown>;
-}
 
 /** A model with all that it takes to ask it. */
 export type EmbeddingModel =

@@ -3,14 +3,19 @@ import * as z from 'zod';
 import { sha256Hex } from '../../shared/digest.ts';
 import { failure } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
+import type { RepairModels } from '../configuration.ts';
 import { admitOwner, ownersExchange, type RunSurroundings } from '../engine/owner.ts';
+import { invalid } from '../middleware/body.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
 import type { RepairPlan } from '../objects/repair/port.ts';
-import { edgeRun } from '../routes/edge-call.ts';
+import { type EdgeRunInput, edgeRun } from '../routes/edge-call.ts';
 import { sessionOf } from '../routes/own-session.ts';
+import type { Exchange } from '../routes/route.ts';
+import { isWithin } from '../tools/policy.ts';
 import { resolveCall } from '../tools/resolve-call.ts';
 import { codeIn } from './answer.ts';
 import { answerText, type Failed, requestBody } from './prompt.ts';
+import { WORKERS_AI_GUARD, workersAiPerformance } from './workers-ai.ts';
 
 export const AnsweredSchema = z.discriminatedUnion('ok', [
   z.object({ ok: z.literal(true), code: z.string().nullable(), text: z.string() }),
@@ -44,17 +49,50 @@ async function askOnce(
 ): Promise<Execution> {
   await admitOwner(surroundings.env, plan.owner);
   const exchange = ownersExchange(surroundings, plan.owner);
-  const { model } = plan.request;
-  const { performance, finish } = await resolveCall(exchange, {
-    tool_name: model.tool_name,
-    arguments: requestBody(plan.request, failed),
-    timeout_ms: model.timeout_ms,
-  });
-  if (performance === undefined) throw new Refusal(failure('tool_unavailable', 'the tool is no model'));
+  const { performance, finish } = await callOf(exchange, plan.request, failed);
   const key = await sha256Hex(JSON.stringify(['repair model', plan.repairRunId, failed.length, tried]));
   const session = sessionOf(exchange, plan.sessionId);
   const idempotency = { key, fingerprint: key };
   return unwrap(await edgeRun(session, { performance, finish, idempotency }).end());
+}
+
+async function callOf(
+  exchange: Exchange<'tenant'>,
+  request: RepairPlan['request'],
+  failed: readonly Failed[],
+): Promise<Pick<EdgeRunInput, 'performance' | 'finish'>> {
+  const { tool_name, name, timeout_ms } = request.model;
+  const question = requestBody(request, failed);
+  if (tool_name === undefined) {
+    const performance = workersAiPerformance(exchange, offeredModels(exchange, name), {
+      question,
+      timeoutMs: timeout_ms,
+    });
+    return { performance, finish: (execution) => execution };
+  }
+  const { performance, finish } = await resolveCall(exchange, {
+    tool_name,
+    arguments: { ...question },
+    timeout_ms,
+  });
+  if (performance === undefined) throw new Refusal(failure('tool_unavailable', 'the tool is no model'));
+  return { performance, finish };
+}
+
+/** The models of Workers AI, where this is one of them and the caller may ask it. */
+export function offeredModels(
+  { configuration, principal }: Pick<Exchange<'tenant'>, 'configuration' | 'principal'>,
+  name: string,
+): RepairModels {
+  if (!isWithin(principal.toolPolicy, WORKERS_AI_GUARD)) {
+    throw new Refusal(failure('policy_refused', `the tool policy leaves out ${WORKERS_AI_GUARD.name}`));
+  }
+  const { repairModels } = configuration;
+  if (repairModels?.names.has(name) === true) return repairModels;
+  const names = repairModels === null ? [] : [...repairModels.names];
+  const expected =
+    names.length === 0 ? 'a model behind a tool: this edge offers none itself' : `one of ${names.join(', ')}`;
+  throw invalid([{ path: 'body.model.name', expected, received: name }]);
 }
 
 function answerOf(

@@ -9,10 +9,17 @@ export interface Failed {
   lines: string;
 }
 
+/** The body of a chat completion. */
+export interface Question {
+  model: string;
+  messages: { role: 'system' | 'user'; content: string }[];
+  max_tokens?: number;
+}
+
 export function requestBody(
   { language, task, model }: Omit<CreateRepairRun, 'callback'>,
   failed: readonly Failed[],
-): Record<string, unknown> {
+): Question {
   const last = failed.at(-1);
   const parts = [
     ...(task === undefined ? [] : [`The task:\n${task}`]),

@@ -5,6 +5,7 @@ import { ownerOf } from '../engine/owner.ts';
 import { invalid } from '../middleware/body.ts';
 import { idempotencyOf } from '../middleware/idempotency.ts';
 import { type Refusal, unwrap } from '../middleware/refusal.ts';
+import { offeredModels } from '../repair/model.ts';
 import { requestBody } from '../repair/prompt.ts';
 import { checkStored, resolveCall, storedTools } from '../tools/resolve-call.ts';
 import { sealedCallback } from './callback.ts';
@@ -74,7 +75,11 @@ const createRepairRun = defineRoute({
 
 /** It is called like any tool, so what its rules refuse is refused at once. */
 async function requireModel(exchange: Exchange<'tenant'>, request: CreateRepairRun): Promise<void> {
-  const { tool_name } = request.model;
+  const { tool_name, name } = request.model;
+  if (tool_name === undefined) {
+    offeredModels(exchange, name);
+    return;
+  }
   const [stored] = await storedTools(exchange, [tool_name], 'name');
   if (stored?.tool.kind !== 'http' || stored.tool.method !== 'POST') {
     throw invalid([
@@ -86,7 +91,7 @@ async function requireModel(exchange: Exchange<'tenant'>, request: CreateRepairR
     ]);
   }
   const question = requestBody(request, [{ code: request.code, lines: '' }]);
-  checkStored(exchange, { call: { tool_name, arguments: question }, stored }, { root: 'body.model.' });
+  checkStored(exchange, { call: { tool_name, arguments: { ...question } }, stored }, { root: 'body.model.' });
 }
 
 const getRepairRun = defineRoute({

@@ -50,7 +50,7 @@ export function httpPerformance(
   if (!built.ok) throw invalid([{ path: `${path}.${built.name}`, expected: built.expected }]);
   const tenant = tool.source === SHARED ? SHARED : principal.tenant;
   const owner = { tenant, holder: tool.name };
-  return performance(context, { tool, call }, async (_, signal) => {
+  return edgePerformance(context, { tool, call }, async (_, signal) => {
     const credentials =
       sealedCredentials === null ? {} : await openSecrets(configuration.secretsKey, owner, sealedCredentials);
     const rules = addressRules(configuration);
@@ -87,12 +87,13 @@ export function mcpPerformance(context: ResolveContext, tool: McpTool, call: Tim
       signal.removeEventListener('abort', cancel);
     }
   };
-  return performance(context, { tool, call }, work);
+  return edgePerformance(context, { tool, call }, work);
 }
 
-function performance(
-  { receivedMs }: ResolveContext,
-  { tool, call }: { tool: RegisteredTool; call: TimedCall },
+/** Of work that the gateway does itself, under the name and version of what it is a call of. */
+export function edgePerformance(
+  { receivedMs }: Pick<ResolveContext, 'receivedMs'>,
+  { tool, call }: { tool: Pick<RegisteredTool, 'name' | 'version'>; call: TimedCall },
   work: Work,
 ): EdgePerformance {
   const timeoutMs = call.timeout_ms;

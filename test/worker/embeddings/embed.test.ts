@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { embed } from '../../../worker/embeddings/embed.ts';
-import { EmbeddingSettingsSchema, type WorkersAi } from '../../../worker/embeddings/settings.ts';
+import { EmbeddingSettingsSchema } from '../../../worker/embeddings/settings.ts';
 import { cosineOf, vectorOf } from '../../../worker/embeddings/vector.ts';
+import type { WorkersAi } from '../../../worker/workers-ai.ts';
 
 /** Workers AI as its binding is called. */
 function workersAi(run: WorkersAi['run'], more: object = {}) {

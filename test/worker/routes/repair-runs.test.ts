@@ -2,46 +2,20 @@ import { abortAllDurableObjects, evictDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import * as z from 'zod';
+import { ExecutionSchema } from '../../../shared/execution.ts';
 import { type RepairRun, RepairRunSchema } from '../../../shared/repair.ts';
 import { SessionSchema } from '../../../shared/session.ts';
-import type { HostDouble, Script } from '../../fixtures/host-double/host-double.ts';
+import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn } from '../harness/api.ts';
 import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
+import { fenced, ScriptedCode } from '../harness/scripted-code.ts';
 
 let host: HostDouble;
 let sessionId: string;
-/** Codes in the order in which the host was given them. */
-const ran: string[] = [];
-let releaseHeld: () => void = () => undefined;
-
-/** `ok` succeeds, `slow` runs into its deadline, `hold` waits, everything else fails with itself as the message, `held …` once it is let go. */
-const script: Script = async (execution) => {
-  execution.started();
-  const code = String(execution.arguments.code);
-  ran.push(code);
-  if (code.startsWith('ok')) return execution.finish();
-  if (code === 'slow') return execution.finish({ status: 'timeout' });
-  if (code === 'hold') {
-    const held = Promise.withResolvers<void>();
-    releaseHeld = held.resolve;
-    await held.promise;
-    return execution.finish({ status: 'interrupted' });
-  }
-  if (code.startsWith('held')) {
-    const held = Promise.withResolvers<void>();
-    releaseHeld = held.resolve;
-    await held.promise;
-  }
-  const [message = '', secret] = code.split('#');
-  const error = {
-    name: 'RuntimeError',
-    message,
-    traceback: `Traceback\nRuntimeError: ${message}${secret ?? ''}\n`,
-  };
-  return execution.finish({ status: 'failed', exit_code: 1, error });
-};
+const codes = new ScriptedCode();
+const { ran, script } = codes;
 
 const alice = () => tokenOf({ claims: { tenant: 'acme', sub: 'alice' } });
 
@@ -85,7 +59,6 @@ function modelAnswers(...answers: (string | ((signal: AbortSignal) => Response |
   return asked;
 }
 
-const fenced = (code: string) => `Try this:\n\`\`\`python\n${code}\n\`\`\``;
 const path = () => `/v1/sessions/${sessionId}/repair_runs`;
 
 async function start(code: string, more: object = {}, options: ApiOptions = {}): Promise<RepairRun> {
@@ -221,7 +194,7 @@ describe('R06: a self-healing run', () => {
     const begun = await start('held back');
     await eventually(() => expect(ran).toEqual(['held back']));
     await lose(begun);
-    releaseHeld();
+    codes.release();
     expect(await ended(begun)).toMatchObject({
       status: 'succeeded',
       stopped_because: 'succeeded',
@@ -243,7 +216,7 @@ describe('R06: a self-healing run', () => {
       status: 'cancelled',
       stopped_because: 'cancelled',
     });
-    releaseHeld();
+    codes.release();
     const again = await api('POST', `${path()}/${repair_run_id}/cancel`, { token: await alice() });
     expect(RepairRunSchema.parse(again.json).status).toBe('cancelled');
   });
@@ -262,11 +235,58 @@ describe('R06: a self-healing run', () => {
     expect(problemIn(stranger).code).toBe('not_found');
   });
 
+  test.each([
+    ['answers as most of its models do', '@cf/test/mender'],
+    ['answers with a chat completion', '@cf/test/completion'],
+  ])(
+    'is mended by a model of Workers AI that %s, each question an execution with a receipt',
+    async (_, name) => {
+      const mended = await run('bad', { model: { provider: 'workers_ai', name, max_tokens: 100 } });
+      expect(mended).toMatchObject({ status: 'succeeded', attempts: [{}, { code: 'ok mended' }] });
+      const listed = await api('GET', `/v1/sessions/${sessionId}/executions?limit=3`, {
+        token: await alice(),
+      });
+      const { executions } = z.object({ executions: z.array(ExecutionSchema) }).parse(listed.json);
+      const asked = executions.find(({ tool_name }) => tool_name === 'workers_ai');
+      expect(asked).toMatchObject({ status: 'succeeded' });
+      const receipt = await api(
+        'GET',
+        `/v1/sessions/${sessionId}/executions/${asked?.execution_id}/receipt`,
+        {
+          token: await alice(),
+        },
+      );
+      expect(receipt.status).toBe(200);
+    },
+  );
+
+  test.each([
+    ['answers in prose', '@cf/test/prose', 'no_code', 'I do not know.'],
+    ['answers with nothing that is known', '@cf/test/odd', 'model_failed', 'no chat completion'],
+    ['fails', '@cf/test/down', 'model_failed', 'Workers AI did not answer'],
+    ['never answers', '@cf/test/silent', 'model_failed', 'timeout'],
+  ])('stops where a model of Workers AI %s', async (_, name, stop, detail) => {
+    const model = { provider: 'workers_ai', name, timeout_ms: 1_000 };
+    const stopped = await run('bad', { model });
+    expect(stopped).toMatchObject({ status: 'failed', stopped_because: stop });
+    expect(stopped.detail).toContain(detail);
+    expect(stopped.detail).not.toContain('1234');
+  });
+
   test('needs a model that the caller may ask', async () => {
     const body = { code: 'x', model: { tool_name: 'nothing', name: 'm' } };
     const answer = await api('POST', path(), { token: await alice(), body });
     expect(problemIn(answer).violations).toMatchObject([
       { path: 'body.model.tool_name', received: 'nothing' },
     ]);
+    const unknown = { code: 'x', model: { provider: 'workers_ai', name: 'm' } };
+    const refused = await api('POST', path(), { token: await alice(), body: unknown });
+    expect(problemIn(refused).violations).toMatchObject([
+      { path: 'body.model.name', expected: expect.stringContaining('@cf/test/mender'), received: 'm' },
+    ]);
+    const both = { code: 'x', model: { provider: 'workers_ai', tool_name: 'model', name: 'm' } };
+    expect(problemIn(await api('POST', path(), { token: await alice(), body: both })).code).toBe(
+      'invalid_request',
+    );
   });
 });

@@ -5,6 +5,7 @@ import { type RepairRun, RepairRunSchema } from '../../../shared/repair.ts';
 import { newWebhookSecret } from '../../../worker/webhooks/signature.ts';
 import { api, problemIn } from '../harness/api.ts';
 import { eventually } from '../harness/eventually.ts';
+import { fenced, ScriptedCode } from '../harness/scripted-code.ts';
 import {
   at,
   create,
@@ -21,27 +22,10 @@ import { isSignedBy, Receiver } from './receiver.ts';
 
 const MODEL = 'models.example.com';
 const secret = newWebhookSecret();
-let releaseHeld: () => void = () => undefined;
-const ran: string[] = [];
+const codes = new ScriptedCode();
+const { ran } = codes;
 
-/** `ok` succeeds, `slow` runs into its deadline, `hold` waits, everything else fails with itself as the message. */
-useHookedTenant({
-  script: async (execution) => {
-    execution.started();
-    const code = String(execution.arguments.code);
-    ran.push(code);
-    if (code.startsWith('ok')) return execution.finish();
-    if (code === 'slow') return execution.finish({ status: 'timeout' });
-    if (code === 'hold') {
-      const held = Promise.withResolvers<void>();
-      releaseHeld = held.resolve;
-      await held.promise;
-      return execution.finish({ status: 'interrupted' });
-    }
-    const error = { name: 'RuntimeError', message: code, traceback: `RuntimeError: ${code}\n` };
-    return execution.finish({ status: 'failed', exit_code: 1, error });
-  },
-});
+useHookedTenant({ script: codes.script });
 
 beforeEach(async () => {
   ran.length = 0;
@@ -49,8 +33,6 @@ beforeEach(async () => {
   const put = await api('PUT', '/v1/tools/model', { token: await token(), body });
   expect(put.status, put.text).toBeLessThan(300);
 });
-
-const fenced = (code: string) => `Try this:\n\`\`\`python\n${code}\n\`\`\``;
 
 function modelAnswers(...answers: (string | (() => Promise<Response>))[]): void {
   internet.host(MODEL, () => {
@@ -128,7 +110,7 @@ test('a callback tells of a run that is cancelled, once', async () => {
   const cancel = async () =>
     api('POST', `${pathOf(sessionId)}/${repair_run_id}/cancel`, { token: await token() });
   expect((await cancel()).status).toBe(200);
-  releaseHeld();
+  codes.release();
   expect((await cancel()).status).toBe(200);
   expect(await toldOf(sessionId, repair_run_id)).toMatchObject({ stopped_because: 'cancelled' });
 });
@@ -139,7 +121,7 @@ test('a callback tells of a run whose session was deleted while it made an attem
   await eventually(() => expect(ran).toEqual(['hold']));
   const deleted = await api('DELETE', `/v1/sessions/${sessionId}`, { token: await token() });
   expect(deleted.status, deleted.text).toBe(204);
-  releaseHeld();
+  codes.release();
   expect(await toldOf(sessionId, repair_run_id)).toMatchObject({ status: 'failed' });
 });
 
