@@ -19,7 +19,7 @@ import { ring } from './alarm/alarm.ts';
 import { AlarmClock } from './alarm/alarm-clock.ts';
 import type { EdgeCall } from './edge-calls/edge-call.ts';
 import { answerOf, openExecutionEvents, openSessionEvents } from './event-logs/stream-requests.ts';
-import { accept, find, findAwaited, readersFault, streamOf, wakeFor } from './executions/calls.ts';
+import { accept, find, findKept, readersFault, streamOf, wakeFor } from './executions/calls.ts';
 import { getExecution, list, recall, waitCall } from './executions/found.ts';
 import { interruptIn } from './executions/interruption.ts';
 import { noteUnmade } from './executions/unmade.ts';
@@ -127,7 +127,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   }
 
   async wait(caller: Caller, executionId: string): Promise<Outcome<Execution>> {
-    const found = findAwaited(this.#parts, caller, executionId);
+    const found = findKept(this.#parts, caller, executionId);
     return found.ok ? this.#parts.executions.wait(found.value) : found;
   }
 

@@ -134,16 +134,17 @@ export function cursorOf(lastEventId: string | null, executionId: string): Event
   return cursor?.executionId === executionId ? cursor : undefined;
 }
 
-/** As `find`, but a session that ended with its one call still has the result of that. */
-export function findAwaited(
+/** As `find`, but what a key is answered with is there also when its session has ended. */
+export function findKept(
   runtime: SessionRuntime,
   caller: Caller,
   executionId: string,
 ): Outcome<ExecutionRecord> {
   const session = runtime.row.maybe;
-  const isKept = session?.facts.ephemeral === true && isOwner(session, caller);
-  const record = isKept ? runtime.executions.find(executionId) : undefined;
-  return record === undefined ? find(runtime, caller, executionId) : success(record);
+  const isTheirs = session !== undefined && isOwner(session, caller);
+  const record = isTheirs ? runtime.executions.find(executionId) : undefined;
+  const isKept = record !== undefined && record.idempotencyKey !== null;
+  return isKept ? success(record) : find(runtime, caller, executionId);
 }
 
 /** An execution of a session that is the caller's and there. */

@@ -6,9 +6,8 @@ import type { Caller } from '../../caller.ts';
 import { notFound } from '../lifecycle/creation.ts';
 import type { AwaitedCall, ExecutionPage, ExecutionQuery } from '../port.ts';
 import { ROWS_PER_EXECUTION } from '../rows/row-numbers.ts';
-import { isOwner } from '../rows/session-row.ts';
 import type { SessionRuntime } from '../runtime.ts';
-import { find } from './calls.ts';
+import { find, findKept } from './calls.ts';
 
 export function getExecution(
   runtime: SessionRuntime,
@@ -25,18 +24,16 @@ export function getExecution(
   return execution === undefined ? failure('not_found', 'no such execution') : success(execution);
 }
 
-/** Also of a session that has ended, where a key is answered with it. */
+/** How it stands after that time at most; also of a session that has ended, where a key is answered with it. */
 export async function recall(
   runtime: SessionRuntime,
   caller: Caller,
   { executionId, waitMs }: { executionId: string; waitMs: number },
 ): Promise<Outcome<Execution>> {
-  const session = runtime.row.maybe;
-  if (session === undefined || !isOwner(session, caller)) return notFound();
-  const record = runtime.executions.find(executionId);
-  if (record === undefined || record.idempotencyKey === null)
-    return getExecution(runtime, caller, { executionId });
-  return runtime.executions.within(record, waitMs);
+  const found = findKept(runtime, caller, executionId);
+  return found.ok
+    ? runtime.executions.within(found.value, waitMs)
+    : getExecution(runtime, caller, { executionId });
 }
 
 /** Calls of programs are looked at again; of those at the edge the end is told. */
