@@ -1,23 +1,27 @@
 /** Suspension, and named snapshots of sessions: made, listed, removed, and what sessions are made of. */
 import * as z from 'zod';
 import { type ErrorCode, type Outcome, success } from '../../shared/errors.ts';
-import { newSessionId, SnapshotIdSchema } from '../../shared/ids.ts';
+import { newId, newSessionId, SnapshotIdSchema } from '../../shared/ids.ts';
 import { RollbackSchema } from '../../shared/rollback.ts';
 import { CreateSessionSchema, type Session, SessionSchema } from '../../shared/session.ts';
+import { RESTORE_TIMEOUT_MS, SUSPEND_TIMEOUT_MS } from '../../shared/snapshot.ts';
 import {
   CreateSnapshotSchema,
   ForkedSchema,
   ForkSchema,
+  type Snapshot,
   SnapshotListSchema,
   SnapshotSchema,
 } from '../../shared/snapshot-resource.ts';
+import { idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { snapshotView } from '../objects/snapshots/view.ts';
+import { createOnce } from './keyed-creation.ts';
 import { SAFE, snapshotCalls, UNSAFE } from './object-calls.ts';
 import { notFound, type OwnSession, ownSession, sessionOf } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute, type Exchange } from './route.ts';
-import { CREATE_ERRORS, FROM_SNAPSHOT_ERRORS, placeAndCreate } from './sessions.ts';
+import { CREATE_ERRORS, FROM_SNAPSHOT_ERRORS, IDEMPOTENCY_HEADER_DOC, placeAndCreate } from './sessions.ts';
 
 const READ = { kind: 'tenant', scopes: ['sessions:read'] } as const;
 const WRITE = { kind: 'tenant', scopes: ['sessions:write'] } as const;
@@ -41,6 +45,11 @@ const SUSPEND_ERRORS = [
 
 /** What may become of making a sandbox of one. */
 const WAKE_ERRORS = [...new Set<ErrorCode>([...SUSPEND_ERRORS, ...CREATE_ERRORS, ...FROM_SNAPSHOT_ERRORS])];
+
+/** A host has given up by then, and nothing is kept of what it had begun. */
+const SNAPSHOT_WITHIN_MS = 3 * SUSPEND_TIMEOUT_MS;
+/** By then a fork is whole, or its sessions are ended. */
+const FORK_WITHIN_MS = SNAPSHOT_WITHIN_MS + 4 * RESTORE_TIMEOUT_MS;
 
 const sessionAnswer = (description: string) => ({
   200: { description, content: { 'application/json': SessionSchema } },
@@ -80,6 +89,7 @@ const createSnapshot = defineRoute({
   operationId: 'createSnapshot',
   summary: 'Keep the session as it is now under a name; it stands still for the checkpoint only, and goes on',
   access: WRITE,
+  headers: IDEMPOTENCY_HEADER_DOC,
   body: CreateSnapshotSchema,
   answers: {
     201: {
@@ -89,11 +99,36 @@ const createSnapshot = defineRoute({
     },
   },
   errors: WAKE_ERRORS,
-  handle: async (exchange, { params, body }) => {
+  handle: async (exchange, { params, body, raw }) => {
     const session = await ownSession(exchange, params.session_id);
-    const wish = { kind: 'named', name: body.name } as const;
-    const facts = unwrap(await session.call((stub) => stub.snapshot(session.caller, wish), UNSAFE));
-    const snapshot = snapshotView(facts, { name: body.name, createdAtMs: Date.now() });
+    const { tenant, subject } = exchange.principal;
+    const idempotency = await idempotencyOf({
+      header: exchange.request.headers.get('Idempotency-Key'),
+      route: `POST /v1/sessions/${session.sessionId}/snapshots`,
+      subject,
+      body: raw.bytes,
+    });
+    const find = async (snapshotId: string) => {
+      const index = snapshotCalls(exchange.env, tenant);
+      const found = await index((stub) => stub.find(subject, snapshotId), SAFE);
+      return found.ok ? success(snapshotView(found.value.facts, found.value)) : found;
+    };
+    const created = await createOnce<Snapshot>({ env: exchange.env, tenant }, idempotency, {
+      id: async () => newId('snp'),
+      make: async (snapshotId) => {
+        const wish = { kind: 'named', name: body.name, snapshotId } as const;
+        const made = await session.call((stub) => stub.snapshot(session.caller, wish), UNSAFE);
+        if (!made.ok) return made;
+        // As whoever asks again is shown it.
+        const found = await find(snapshotId);
+        return found.ok
+          ? found
+          : success(snapshotView(made.value, { name: body.name, createdAtMs: Date.now() }));
+      },
+      find,
+      withinMs: SNAPSHOT_WITHIN_MS,
+    });
+    const snapshot = unwrap(created);
     return reply(201, snapshot, { Location: `/v1/snapshots/${snapshot.snapshot_id}` });
   },
 });
@@ -121,26 +156,52 @@ const forkSession = defineRoute({
   operationId: 'forkSession',
   summary: 'Make new sessions that begin as this one is now, all of them or none; it goes on',
   access: WRITE,
+  headers: IDEMPOTENCY_HEADER_DOC,
   body: ForkSchema,
   answers: {
     201: { description: 'The new sessions', content: { 'application/json': ForkedSchema } },
   },
   errors: WAKE_ERRORS,
-  handle: async (exchange, { params, body }) => {
+  handle: async (exchange, { params, body, raw }) => {
     const parent = await ownSession(exchange, params.session_id);
-    const sessions = unwrap(await fork(exchange, parent, body.count));
-    return reply(201, { sessions });
+    const { tenant, subject } = exchange.principal;
+    const idempotency = await idempotencyOf({
+      header: exchange.request.headers.get('Idempotency-Key'),
+      route: `POST /v1/sessions/${parent.sessionId}/fork`,
+      subject,
+      body: raw.bytes,
+    });
+    const idOfChild = () => newSessionId(exchange.configuration.tagKey, tenant);
+    const created = await createOnce<Session[]>({ env: exchange.env, tenant }, idempotency, {
+      id: async () => (await Promise.all(Array.from({ length: body.count }, idOfChild))).join(),
+      make: (ids) => fork(exchange, parent, ids.split(',')),
+      find: (ids) => described(exchange, ids.split(',')),
+      withinMs: FORK_WITHIN_MS,
+    });
+    return reply(201, { sessions: unwrap(created) });
   },
 });
+
+/** All of them, or why there are not. */
+async function described(exchange: Exchange<'tenant'>, ids: string[]): Promise<Outcome<Session[]>> {
+  const found = await Promise.all(
+    ids.map((id) => {
+      const child = sessionOf(exchange, id);
+      return child.call((stub) => stub.describe(child.caller), SAFE);
+    }),
+  );
+  const missing = found.find((one) => !one.ok);
+  return missing ?? success(found.flatMap((one) => (one.ok ? [one.value] : [])));
+}
 
 async function fork(
   exchange: Exchange<'tenant'>,
   parent: OwnSession,
-  count: number,
+  ids: string[],
 ): Promise<Outcome<Session[]>> {
-  const described = await parent.call((stub) => stub.describe(parent.caller), SAFE);
-  if (!described.ok) return described;
-  const { metadata, idle_timeout_s, suspend_after_idle_s, on_host_loss, rollback, host_id } = described.value;
+  const before = await parent.call((stub) => stub.describe(parent.caller), SAFE);
+  if (!before.ok) return before;
+  const { metadata, idle_timeout_s, suspend_after_idle_s, on_host_loss, rollback, host_id } = before.value;
   const near = host_id === null ? [] : [host_id];
   const made = await parent.call((stub) => stub.fork(parent.caller), UNSAFE);
   if (!made.ok) return made;
@@ -152,11 +213,7 @@ async function fork(
     rollback,
     ...(suspend_after_idle_s === null ? {} : { suspend_after_idle_s }),
   });
-  const { tenant } = exchange.principal;
-  const ids = await Promise.all(
-    Array.from({ length: count }, () => newSessionId(exchange.configuration.tagKey, tenant)),
-  );
-  const index = snapshotCalls(exchange.env, tenant);
+  const index = snapshotCalls(exchange.env, exchange.principal.tenant);
   const { snapshotId } = snapshot;
   const begun = await index((stub) => stub.beginFork({ snapshotId, children: ids }), UNSAFE);
   if (!begun.ok) return begun;

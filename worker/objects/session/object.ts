@@ -13,7 +13,7 @@ import type { Env } from '../../env.ts';
 import { readIdentity, SessionLinkIdentitySchema } from '../../links/identity.ts';
 import type { EdgeProgress } from '../../tools/edge-execution.ts';
 import type { Caller } from '../caller.ts';
-import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
+import type { SnapshotFacts } from '../snapshots/port.ts';
 import type { AccountTerms } from '../tenant/ledger/account.ts';
 import { ring } from './alarm/alarm.ts';
 import { AlarmClock } from './alarm/alarm-clock.ts';
@@ -45,6 +45,7 @@ import {
   type ReceiptExport,
   type ReceiptPage,
   type SessionPort,
+  type SnapshotWish,
 } from './port.ts';
 import { answerCalls, beginProgram, programOf, waitProgram } from './programs/calls.ts';
 import type { ProgramFacts } from './programs/port.ts';
@@ -301,12 +302,9 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     return back.ok ? success(viewOf(this.#parts)) : back;
   }
 
-  async snapshot(
-    caller: Caller,
-    { kind, name }: { kind: SnapshotKind; name: string },
-  ): Promise<Outcome<SnapshotFacts>> {
+  async snapshot(caller: Caller, wish: SnapshotWish): Promise<Outcome<SnapshotFacts>> {
     if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
-    return this.#awake(() => this.#parts.suspension.snapshot(kind, name));
+    return this.#awake(() => this.#parts.suspension.snapshot(wish));
   }
 
   async fork(caller: Caller): Promise<Outcome<ForkPoint>> {

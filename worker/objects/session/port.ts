@@ -30,6 +30,13 @@ export interface ForkPoint {
   programs: ForkedProgram[];
 }
 
+export interface SnapshotWish {
+  kind: SnapshotKind;
+  name: string;
+  /** A new one where it is absent. It is used once. */
+  snapshotId?: string;
+}
+
 export interface CreateInput {
   sessionId: string;
   caller: Caller;
@@ -202,7 +209,7 @@ export interface SessionPort {
   /** Takes the session back to a snapshot of its own, or to where it was before an execution. */
   rollBack(caller: Caller, to: Rollback): Promise<Outcome<Session>>;
   /** A snapshot of the session, which goes on. */
-  snapshot(caller: Caller, wish: { kind: SnapshotKind; name: string }): Promise<Outcome<SnapshotFacts>>;
+  snapshot(caller: Caller, wish: SnapshotWish): Promise<Outcome<SnapshotFacts>>;
   /** What sessions that begin where this one is are made of. */
   fork(caller: Caller): Promise<Outcome<ForkPoint>>;
   /** Whether the next sandbox of the session is made of this snapshot. */

@@ -37,6 +37,7 @@ import type {
   LeaseFor,
   ListWorkflows,
   RequestLease,
+  ReservedCreate,
   SessionHold,
   SessionList,
   SessionListEntry,
@@ -307,18 +308,23 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     key: string;
     fingerprint: string;
     id: string;
-  }): Promise<Outcome<{ id: string; fresh: boolean }>> {
+  }): Promise<Outcome<ReservedCreate>> {
     const nowMs = Date.now();
     this.#store.forgetReservationsBefore(nowMs - CREATE_KEY_LIFETIME_MS);
     const known = this.#store.reservation(input.key);
     if (known === undefined) {
       this.#store.reserve(input.key, { fingerprint: input.fingerprint, id: input.id }, nowMs);
-      return success({ id: input.id, fresh: true });
+      return success({ id: input.id, fresh: true, isMade: false, atMs: nowMs });
     }
     if (known.fingerprint !== input.fingerprint) {
       return failure('idempotency_conflict', 'the key was used to create something else');
     }
-    return success({ id: known.id, fresh: false });
+    return success({ id: known.id, fresh: false, isMade: known.isMade, atMs: known.atMs });
+  }
+
+  async settleCreate(input: { key: string; id: string; isMade: boolean }): Promise<Outcome<null>> {
+    this.#store.settleReservation(input);
+    return success(null);
   }
 
   async updateEntry(input: { subject: string; entry: SessionListEntry }): Promise<void> {

@@ -71,6 +71,14 @@ export interface ListWorkflows {
   status: WorkflowStatus | undefined;
 }
 
+export interface ReservedCreate {
+  id: string;
+  fresh: boolean;
+  /** What the first request made was there: where it is not, it was removed since. */
+  isMade: boolean;
+  atMs: number;
+}
+
 export interface TenantPort {
   /** Takes up to `count` requests out of the rate of the tenant, and of its subject where that has one. */
   leaseRequests(count: number, about?: LeaseFor): Promise<Outcome<RequestLease>>;
@@ -123,11 +131,9 @@ export interface TenantPort {
   /** Of a session that is in the index: what it is found by has changed. */
   updateEntry(input: { subject: string; entry: SessionListEntry }): Promise<void>;
   /** The id of what the first request with this key made, a session or another thing; `fresh` for that first one. */
-  reserveCreate(input: {
-    key: string;
-    fingerprint: string;
-    id: string;
-  }): Promise<Outcome<{ id: string; fresh: boolean }>>;
+  reserveCreate(input: { key: string; fingerprint: string; id: string }): Promise<Outcome<ReservedCreate>>;
+  /** It is made; or nothing came of it, and the key makes something anew. */
+  settleCreate(input: { key: string; id: string; isMade: boolean }): Promise<Outcome<null>>;
   /** What the session has to do about its use is the answer. */
   recordSession(input: { subject: string; entry: SessionListEntry }): Promise<AccountTerms>;
   /** `account` is how the session stood at its end. */

@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import type { SessionState } from '../../../shared/lifecycle.ts';
 import { type LabelTerm, SessionListSchema } from '../../../shared/session.ts';
+import { ensureSchema } from '../schema.ts';
 import type { ListPosition } from './list-cursor.ts';
 import type { SessionListEntry } from './port.ts';
 
@@ -36,7 +37,12 @@ const EntryRowSchema = z.object({
 });
 
 const RevokedRowSchema = z.object({ token_id: z.string() });
-const ReservationSchema = z.object({ fingerprint: z.string(), id: z.string() });
+const ReservationSchema = z.object({
+  fingerprint: z.string(),
+  id: z.string(),
+  atMs: z.number(),
+  isMade: z.number().transform((made) => made === 1),
+});
 export type Reservation = z.infer<typeof ReservationSchema>;
 
 export interface SessionSearch {
@@ -50,7 +56,8 @@ export class TenantStore {
 
   constructor(storage: DurableObjectStorage) {
     this.#sql = storage.sql;
-    this.#sql.exec(SCHEMA);
+    const newerColumns = [['create_key', 'made', 'INTEGER']] as const;
+    ensureSchema(storage, { name: 'tenant', statements: SCHEMA, newerColumns });
   }
 
   putSession(subject: string, entry: SessionListEntry): void {
@@ -165,12 +172,15 @@ export class TenantStore {
 
   reservation(key: string): Reservation | undefined {
     const [row] = this.#sql
-      .exec('SELECT fingerprint, session_id AS id FROM create_key WHERE key = ?', key)
+      .exec(
+        'SELECT fingerprint, session_id AS id, created_at AS atMs, made IS 1 AS isMade FROM create_key WHERE key = ?',
+        key,
+      )
       .toArray();
     return row === undefined ? undefined : ReservationSchema.parse(row);
   }
 
-  reserve(key: string, reservation: Reservation, nowMs: number): void {
+  reserve(key: string, reservation: Pick<Reservation, 'fingerprint' | 'id'>, nowMs: number): void {
     this.#sql.exec(
       'INSERT INTO create_key (key, fingerprint, session_id, created_at) VALUES (?, ?, ?, ?)',
       key,
@@ -178,6 +188,11 @@ export class TenantStore {
       reservation.id,
       nowMs,
     );
+  }
+
+  settleReservation({ key, id, isMade }: { key: string; id: string; isMade: boolean }): void {
+    const settle = isMade ? 'UPDATE create_key SET made = 1' : 'DELETE FROM create_key';
+    this.#sql.exec(`${settle} WHERE key = ? AND session_id = ?`, key, id);
   }
 
   forgetReservationsBefore(createdAtMs: number): void {

@@ -58,7 +58,7 @@ export class RestorePoints {
   async #make() {
     const { suspension } = this.#parts;
     for (;;) {
-      const made = await suspension.snapshot('restore_point', '');
+      const made = await suspension.snapshot({ kind: 'restore_point', name: '' });
       const oldest = this.#releasable()[0];
       if (made.ok || made.code !== 'quota_exceeded' || oldest === undefined) return made;
       await this.#release(oldest);

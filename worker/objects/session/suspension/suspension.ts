@@ -13,14 +13,14 @@ import type { Env } from '../../../env.ts';
 import { snapshotKey } from '../../../snapshots/snapshot-keys.ts';
 import { signTransferToken } from '../../../snapshots/transfer-token.ts';
 import { logWarning, messageOf } from '../../log.ts';
-import type { SnapshotFacts, SnapshotKind } from '../../snapshots/port.ts';
+import type { SnapshotFacts } from '../../snapshots/port.ts';
 import { SUSPEND_PATIENCE_MS } from '../alarm/agenda.ts';
 import type { Deadlines } from '../executions/deadlines.ts';
 import type { Dispatch } from '../executions/dispatch.ts';
 import type { Executions } from '../executions/executions.ts';
 import { notNow, type Pausing } from '../lifecycle/pausing.ts';
 import type { SessionLink } from '../link/link.ts';
-import type { ForkPoint } from '../port.ts';
+import type { ForkPoint, SnapshotWish } from '../port.ts';
 import type { ForkedProgram } from '../programs/forked.ts';
 import { isToBeSent } from '../rows/records.ts';
 import type { SessionRow } from '../rows/session-row.ts';
@@ -113,18 +113,18 @@ export class Suspension {
   }
 
   /** A snapshot beside the session, which goes on. */
-  async snapshot(kind: SnapshotKind, name: string): Promise<Outcome<SnapshotFacts>> {
-    const made = await this.#makeBeside(kind, name);
+  async snapshot(wish: SnapshotWish): Promise<Outcome<SnapshotFacts>> {
+    const made = await this.#makeBeside(wish);
     return made.ok ? success(made.value.snapshot) : made;
   }
 
   /** The same for sessions that are made of it at once, with the programs that wait for their tools. */
   fork(): Promise<Outcome<ForkPoint>> {
-    return this.#makeBeside('fork', '');
+    return this.#makeBeside({ kind: 'fork', name: '' });
   }
 
-  async #makeBeside(kind: SnapshotKind, name: string): Promise<Outcome<ForkPoint>> {
-    const made = await this.#make({ kind, name, leaveRunning: true });
+  async #makeBeside(wish: SnapshotWish): Promise<Outcome<ForkPoint>> {
+    const made = await this.#make({ ...wish, leaveRunning: true });
     if (!made.ok) return made;
     try {
       const snapshot = await this.records.factsOf(made.value.frame);
@@ -136,13 +136,12 @@ export class Suspension {
     }
   }
 
-  async #make(wish: { kind: SnapshotKind; name: string; leaveRunning: boolean }): Promise<Outcome<Made>> {
+  async #make(wish: SnapshotWish & { leaveRunning: boolean }): Promise<Outcome<Made>> {
     const fault = this.#fault();
     if (fault !== undefined) return fault;
     const { facts } = this.#record;
     const { tenant, subject, sessionId } = facts;
-    const snapshotId = newId('snp');
-    const { leaveRunning, kind, name } = wish;
+    const { leaveRunning, kind, name, snapshotId = newId('snp') } = wish;
     // Taken at once, so that of two that ask only one is first.
     const pendingSnapshot = { snapshotId, leaveRunning, atMs: Date.now(), isSent: false, unsure: null };
     this.#parts.row.patch({ pendingSnapshot });
