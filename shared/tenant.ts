@@ -91,3 +91,12 @@ export const SubjectUsageSchema = z.object({
   subjects: z.array(UsageSchema.extend({ subject: z.string() })),
   next_cursor: z.string().nullable(),
 });
+
+/** One line of the list of tenants. */
+export const ListedTenantSchema = z.object({
+  tenant: TenantSchema,
+  first_seen_at: z.iso
+    .datetime()
+    .describe('When it called, or an operator set something of it, for the first time.'),
+});
+export type ListedTenant = z.infer<typeof ListedTenantSchema>;

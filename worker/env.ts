@@ -16,6 +16,7 @@ import type { SessionPort } from './objects/session/port.ts';
 import type { SnapshotsPort } from './objects/snapshots/port.ts';
 import type { SourcePort } from './objects/source/port.ts';
 import type { TenantPort } from './objects/tenant/port.ts';
+import type { TenantIndexPort } from './objects/tenant-index/port.ts';
 import type { WebhooksPort } from './objects/webhooks/port.ts';
 import type { WorkflowPort } from './objects/workflow/port.ts';
 import type { NoticeQueue } from './webhooks/message.ts';
@@ -26,6 +27,7 @@ export interface Env {
   HOST: ObjectNamespace<HostPort>;
   POOL: ObjectNamespace<PoolPort>;
   TENANT: ObjectNamespace<TenantPort>;
+  TENANT_INDEX: ObjectNamespace<TenantIndexPort>;
   MCP_CALLS: ObjectNamespace<McpCallsPort>;
   CATALOGUE: ObjectNamespace<CataloguePort>;
   SNAPSHOT_INDEX: ObjectNamespace<SnapshotsPort>;

@@ -18,6 +18,7 @@ export { SessionObject } from './objects/session/object.ts';
 export { SnapshotsObject } from './objects/snapshots/object.ts';
 export { SourceObject } from './objects/source/object.ts';
 export { TenantObject } from './objects/tenant/object.ts';
+export { TenantIndexObject } from './objects/tenant-index/object.ts';
 export { WebhooksObject } from './objects/webhooks/object.ts';
 export { WorkflowObject } from './objects/workflow/object.ts';
 export { RepairRun } from './repair/run.ts';

@@ -20,6 +20,7 @@ export const WORKER_PARTS = {
     PROOFS: 'ProofsObject',
     KEYED_CALL: 'KeyedCallObject',
     WEBHOOKS: 'WebhooksObject',
+    TENANT_INDEX: 'TenantIndexObject',
   },
   r2Buckets: { SNAPSHOTS: 'sandgate-snapshots', CONTENT: 'sandgate-content' },
   queueProducers: { NOTICES: 'sandgate-notices' },

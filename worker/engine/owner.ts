@@ -53,7 +53,7 @@ export async function requireUnbarred(
   owner: BarredCaller & { tenant: string },
 ): Promise<RequestLease> {
   const { tenant, tokenId, subject, issuedAtMs, apiKeyId } = owner;
-  const about = { owner: { tokenId, subject, issuedAtMs, apiKeyId } };
+  const about = { tenant, owner: { tokenId, subject, issuedAtMs, apiKeyId } };
   const lease = unwrap(await tenantCalls(env, tenant)((stub) => stub.leaseRequests(1, about), SAFE));
   const { disabled, bars } = lease.standing;
   if (disabled || lease.endsRights || (bars !== null && barOf(bars, owner) !== undefined)) {

@@ -23,7 +23,7 @@ import { SAFE, tenantCalls, UNSAFE } from './object-calls.ts';
 import { notFound } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute } from './route.ts';
-import { tenantOf } from './tenant-name.ts';
+import { listedTenantOf, tenantOf } from './tenant-name.ts';
 
 const createApiKey = defineRoute({
   method: 'POST',
@@ -37,7 +37,7 @@ const createApiKey = defineRoute({
   },
   errors: ['not_found', 'quota_exceeded'],
   handle: async ({ env, configuration }, { params, body }) => {
-    const tenant = tenantOf(params.tenant);
+    const tenant = await listedTenantOf(env, params.tenant);
     if (body.expires_at !== null && Date.parse(body.expires_at) <= Date.now()) {
       throw invalid([{ path: 'body.expires_at', expected: 'a time to come' }]);
     }

@@ -17,6 +17,7 @@ import { sessionObjectName } from '../objects/session-name.ts';
 import type { SnapshotsPort } from '../objects/snapshots/port.ts';
 import { type SourceOwner, type SourcePort, sourceObjectName } from '../objects/source/port.ts';
 import type { TenantPort } from '../objects/tenant/port.ts';
+import { TENANT_INDEX_OBJECT, type TenantIndexPort } from '../objects/tenant-index/port.ts';
 import type { WebhooksPort } from '../objects/webhooks/port.ts';
 import type { WorkflowPort } from '../objects/workflow/port.ts';
 
@@ -36,6 +37,10 @@ export function sessionCalls(env: Env, tenant: string, sessionId: string): Objec
 
 export function tenantCalls(env: Env, tenant: string): ObjectCalls<TenantPort> {
   return (method, about) => callObject(() => method(env.TENANT.getByName(tenant)), about);
+}
+
+export function tenantIndexCalls(env: Env): ObjectCalls<TenantIndexPort> {
+  return (method, about) => callObject(() => method(env.TENANT_INDEX.getByName(TENANT_INDEX_OBJECT)), about);
 }
 
 /** Only for a session id that the tenant has reserved for a key. */

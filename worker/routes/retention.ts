@@ -4,7 +4,7 @@ import { unwrap } from '../middleware/refusal.ts';
 import { SAFE, tenantCalls } from './object-calls.ts';
 import { reply } from './reply.ts';
 import { defineRoute } from './route.ts';
-import { tenantOf } from './tenant-name.ts';
+import { listedTenantOf, tenantOf } from './tenant-name.ts';
 
 const PATH = '/v1/tenants/{tenant}/retention';
 const ANSWERS = {
@@ -35,7 +35,7 @@ const setRetention = defineRoute({
   answers: ANSWERS,
   errors: ['not_found'],
   handle: async ({ env }, { params, body }) => {
-    const calls = tenantCalls(env, tenantOf(params.tenant));
+    const calls = tenantCalls(env, await listedTenantOf(env, params.tenant));
     unwrap(await calls((stub) => stub.setRetention(body), SAFE));
     return reply(200, body);
   },

@@ -232,7 +232,7 @@ function admitTenant(
 function leaseFor(env: Env, { tenant, subject }: AdmittedCaller): Lease {
   // Leasing twice only gives the tenant fewer requests in this window, so a reset may be repeated.
   return (count, revision) =>
-    tenantCalls(env, tenant)((stub) => stub.leaseRequests(count, { subject, revision }), SAFE);
+    tenantCalls(env, tenant)((stub) => stub.leaseRequests(count, { tenant, subject, revision }), SAFE);
 }
 
 /**

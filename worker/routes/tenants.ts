@@ -3,23 +3,50 @@ import * as z from 'zod';
 import { TenantSchema } from '../../shared/ids.ts';
 import {
   DaySchema,
+  ListedTenantSchema,
   SubjectSchema,
   SubjectUsageSchema,
   TenantLimitsSchema,
   UsageReportSchema,
 } from '../../shared/tenant.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { SAFE, tenantCalls } from './object-calls.ts';
+import { SAFE, tenantCalls, tenantIndexCalls } from './object-calls.ts';
 import { notFound } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute } from './route.ts';
-import { tenantOf } from './tenant-name.ts';
+import { listedTenantOf, tenantOf } from './tenant-name.ts';
 import { rangeOf, UsageQuerySchema } from './usage.ts';
 
 export const TenantStatusSchema = z.object({
   tenant: TenantSchema,
   disabled: z.boolean(),
   revoked_tokens: z.int().describe('Revoked tokens that may still live.'),
+});
+
+export const TenantListSchema = z.object({
+  tenants: z.array(ListedTenantSchema),
+  next_cursor: z.string().nullable(),
+});
+
+const listTenants = defineRoute({
+  method: 'GET',
+  path: '/v1/tenants',
+  operationId: 'listTenants',
+  summary: 'The tenants that ever called, or of which an operator set something, in the order of their names',
+  access: { kind: 'operator' },
+  query: z.strictObject({
+    limit: z.coerce.number().int().min(1).max(1_000).default(100).describe('Tenants in one answer.'),
+    cursor: TenantSchema.optional().describe('`next_cursor` of the answer before.'),
+  }),
+  answers: { 200: { description: 'A page', content: { 'application/json': TenantListSchema } } },
+  errors: [],
+  handle: async ({ env }, { query }) => {
+    const page = { after: query.cursor ?? '', limit: query.limit + 1 };
+    const found = unwrap(await tenantIndexCalls(env)((stub) => stub.list(page), SAFE));
+    const tenants = found.slice(0, query.limit);
+    const next = found.length > tenants.length ? (tenants.at(-1)?.tenant ?? null) : null;
+    return reply(200, { tenants, next_cursor: next });
+  },
 });
 
 const getTenant = defineRoute({
@@ -46,7 +73,7 @@ const setTenantStatus = defineRoute({
   answers: { 204: { description: 'Noted' } },
   errors: ['not_found'],
   handle: async ({ env }, { params, body }) => {
-    const calls = tenantCalls(env, tenantOf(params.tenant));
+    const calls = tenantCalls(env, await listedTenantOf(env, params.tenant));
     unwrap(await calls((stub) => stub.setDisabled(body.disabled), SAFE));
     return emptyReply();
   },
@@ -67,7 +94,7 @@ const revokeToken = defineRoute({
   answers: { 204: { description: 'Noted' } },
   errors: ['not_found', 'quota_exceeded'],
   handle: async ({ env }, { params, body }) => {
-    const calls = tenantCalls(env, tenantOf(params.tenant));
+    const calls = tenantCalls(env, await listedTenantOf(env, params.tenant));
     const { jti, subject } = body;
     if (jti !== undefined) unwrap(await calls((stub) => stub.revokeToken(jti), SAFE));
     if (subject !== undefined) unwrap(await calls((stub) => stub.revokeSubject(subject), SAFE));
@@ -100,7 +127,7 @@ const setTenantLimits = defineRoute({
   answers: { 200: { description: 'The limits', content: { 'application/json': TenantLimitsSchema } } },
   errors: ['not_found'],
   handle: async ({ env }, { params, body }) => {
-    const tenant = tenantOf(params.tenant);
+    const tenant = await listedTenantOf(env, params.tenant);
     const calls = tenantCalls(env, tenant);
     unwrap(await calls((stub) => stub.setLimits(tenant, body), SAFE));
     return reply(200, body);
@@ -148,6 +175,7 @@ const getSubjectUsage = defineRoute({
 });
 
 export const tenantRoutes = [
+  listTenants,
   getTenant,
   setTenantStatus,
   revokeToken,

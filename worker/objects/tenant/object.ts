@@ -31,6 +31,7 @@ import { HoldStore } from './ledger/holds/store.ts';
 import { daysFault, Ledger } from './ledger/ledger.ts';
 import { LedgerStore } from './ledger/store.ts';
 import { formatListCursor, type ListPosition, parseListCursor } from './list-cursor.ts';
+import { Listing } from './listing.ts';
 import { News } from './news/news.ts';
 import { NewsStore } from './news/store.ts';
 import type {
@@ -67,6 +68,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
   readonly #retention: RetentionStore;
   readonly #workflows: WorkflowIndex;
   readonly #webhooks: WebhookFlagStore;
+  readonly #listing: Listing;
   readonly #news: News<LimitTerms & { sessionId: string }>;
 
   constructor(ctx: DurableObjectState, env: Env) {
@@ -78,6 +80,7 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
     this.#retention = new RetentionStore(ctx.storage);
     this.#workflows = new WorkflowIndex(ctx.storage);
     this.#webhooks = new WebhookFlagStore(ctx.storage);
+    this.#listing = new Listing(ctx.storage, env);
     this.#news = new News(new NewsStore(ctx.storage), {
       sessionsAfter: (sessionId, limit) => this.#ledger.termsAfter(sessionId, limit),
       tell: (tenant, sessions) =>
@@ -87,7 +90,9 @@ export class TenantObject extends DurableObject<Env> implements TenantPort {
 
   async leaseRequests(count: number, about: LeaseFor = {}): Promise<Outcome<RequestLease>> {
     const { tenantRequestsPerMinute } = await configurationOf(this.env);
-    const { subject, revision, owner } = about;
+    const { tenant, subject, revision, owner } = about;
+    const telling = tenant === undefined ? undefined : this.#listing.tell(tenant);
+    if (telling !== undefined) this.ctx.waitUntil(telling);
     const ofSubject = subject === undefined ? null : this.#ledger.limitsOf(subject).requests_per_minute;
     const taken = this.#rates.take(
       count,

@@ -46,6 +46,7 @@ export interface TenantStatus {
 }
 
 export interface LeaseFor {
+  tenant?: string;
   subject?: string;
   /** Of the standing that the asker knows. */
   revision?: number | undefined;
