@@ -4,9 +4,11 @@ import type * as z from 'zod';
 import type { SealedCallback } from '../../shared/callback.ts';
 import { type Outcome, success } from '../../shared/errors.ts';
 import { type Execute, ExecuteSchema, type Execution, ExecutionSchema } from '../../shared/execution.ts';
+import { newId } from '../../shared/ids.ts';
 import type { Scope } from '../../shared/scopes.ts';
 import { CreateSessionSchema } from '../../shared/session.ts';
 import { BUILT_IN_TOOLS } from '../../shared/tool.ts';
+import { ownerOf } from '../engine/owner.ts';
 import { EVENT_STREAM_MEDIA_TYPE, invalid } from '../middleware/body.ts';
 import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
@@ -17,6 +19,7 @@ import { edgeRun } from './edge-call.ts';
 import { edgeStream, ProgressFeed } from './edge-stream.ts';
 import { StreamTextSchema } from './event-stream-text.ts';
 import { loneCall } from './lone-call.ts';
+import { UNSAFE } from './object-calls.ts';
 import { type OwnSession, ownSession } from './own-session.ts';
 import { callInOwnSession } from './own-session-call.ts';
 import { reply } from './reply.ts';
@@ -154,11 +157,7 @@ async function runIn(
   { resolved, ...input }: RunInput,
 ): Promise<Outcome<Response>> {
   if (resolved.performance !== undefined) {
-    if (input.body.detach) {
-      throw invalid([
-        { path: 'body.detach', expected: 'false: the gateway makes this call while it is waited for' },
-      ]);
-    }
+    if (input.body.detach) return detachedCall(exchange, session, input);
     const { performance, finish } = resolved;
     const { idempotency } = input;
     if (input.body.stream) {
@@ -189,6 +188,26 @@ async function runIn(
   if (!executed.ok) return executed;
   const execution = input.body.detach ? executed.value : resolved.finish(executed.value);
   return success(executionReply(execution, input.body.detach));
+}
+
+/** Made by the session itself: nothing of the request is there any more when it ends. */
+async function detachedCall(
+  exchange: Exchange<'tenant'>,
+  session: OwnSession,
+  { body, idempotency, callback = null }: Omit<RunInput, 'resolved'>,
+): Promise<Outcome<Response>> {
+  const { tool_name, arguments: args, timeout_ms } = body;
+  const call = {
+    executionId: newId('exe'),
+    sessionId: session.sessionId,
+    owner: ownerOf(exchange.principal),
+    asked: { tool_name, arguments: args, timeout_ms },
+    idempotency,
+    callback,
+    receivedMs: exchange.receivedMs,
+  };
+  const made = await session.call((stub) => stub.makeEdgeCall(session.caller, call), UNSAFE);
+  return made.ok ? success(executionReply(made.value, true)) : made;
 }
 
 /** A client that goes away does not keep the end from being written. */

@@ -8,6 +8,7 @@ import { sessionObjectName } from '../../../worker/objects/session-name.ts';
 import { MAX_EVENT_PENDING_MS } from '../../../worker/webhooks/message.ts';
 import { newWebhookSecret } from '../../../worker/webhooks/signature.ts';
 import { api, problemIn } from '../harness/api.ts';
+import { STOCK_PRICE } from '../harness/example-tools.ts';
 import { SessionEventReader } from '../harness/session-events.ts';
 import { ORIGIN } from '../issuer-bindings.ts';
 import {
@@ -46,6 +47,23 @@ describe('a callback', () => {
     });
     expect(shown.text).not.toContain(secret);
     expect(shown.text).not.toContain(receiver.host);
+  });
+
+  test('tells the end of a detached call that the gateway made', async () => {
+    internet.host('prices.example.com', async () => Response.json({ price: 7 }));
+    expect((await api('POST', '/v1/tools', { token: await token(), body: STOCK_PRICE })).status).toBe(201);
+    const sessionId = await open();
+    const detached = await shell(sessionId, {
+      tool_name: STOCK_PRICE.name,
+      arguments: { symbol: 'x' },
+      detach: true,
+      callback: { url: receiver.url, secret },
+    });
+    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
+    expect(at(receiver.received, 0).event).toMatchObject({
+      type: 'execution.finished',
+      data: { execution_id: detached.execution_id, tool_name: STOCK_PRICE.name, status: 'succeeded' },
+    });
   });
 
   test('is tried again like any message', async () => {

@@ -62,7 +62,10 @@ export class KeyedCallObject extends DurableObject<Env> implements KeyedCallPort
     if (known !== undefined) return this.#repeated(known, { isAgain: known.executionId === executionId });
     const nowMs = Date.now();
     this.#store.insert({ ...place, executionId, begunAtMs: nowMs });
-    const begun = this.#parts.calls.begin({ ...call, idempotency: null }, { afterN: 0, nowMs });
+    const begun = this.#parts.calls.begin(
+      { ...call, idempotency: null },
+      { afterN: 0, nowMs, isDetached: false },
+    );
     await this.#look();
     return begun;
   }

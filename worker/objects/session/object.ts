@@ -17,6 +17,8 @@ import type { SnapshotFacts } from '../snapshots/port.ts';
 import type { AccountTerms } from '../tenant/ledger/account.ts';
 import { ring } from './alarm/alarm.ts';
 import { AlarmClock } from './alarm/alarm-clock.ts';
+import { beginEdgeCall } from './edge-calls/begin.ts';
+import type { DetachedEdgeCall } from './edge-calls/detached-call.ts';
 import type { EdgeCall } from './edge-calls/edge-call.ts';
 import { answerOf, openExecutionEvents, openSessionEvents } from './event-logs/stream-requests.ts';
 import { accept, find, findKept, readersFault, streamOf, wakeFor } from './executions/calls.ts';
@@ -181,14 +183,13 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
   }
 
   async beginEdgeCall(caller: Caller, call: EdgeCall): Promise<Outcome<Execution | null>> {
-    const { row, edgeCalls, executions, events } = this.#parts;
-    if (row.ownedBy(caller) === undefined) return notFound();
-    const nowMs = Date.now();
-    row.patch({ lastActivityAtMs: nowMs });
-    const begun = edgeCalls.begin(call, { afterN: executions.total, nowMs });
-    const isFirst = begun.ok && begun.value === null;
-    if (isFirst) events.wantsCallback(call.execution.execution_id, call.callback ?? null);
-    return begun;
+    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    return beginEdgeCall(this.#parts, call, { isDetached: false });
+  }
+
+  async makeEdgeCall(caller: Caller, call: DetachedEdgeCall): Promise<Outcome<Execution>> {
+    if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    return this.#parts.detached.make(call);
   }
 
   async endEdgeCall(caller: Caller, execution: Execution): Promise<Outcome<Envelope | null>> {
@@ -267,6 +268,9 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     executionId: string | null,
   ): Promise<Outcome<{ execution_id: string | null }>> {
     if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    if (executionId !== null && this.#parts.detached.stop(executionId)) {
+      return success({ execution_id: executionId });
+    }
     return interruptIn(this.#parts, executionId);
   }
 

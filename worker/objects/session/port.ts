@@ -17,6 +17,7 @@ import type { EdgeProgress } from '../../tools/edge-execution.ts';
 import type { Caller } from '../caller.ts';
 import type { SnapshotFacts, SnapshotKind } from '../snapshots/port.ts';
 import type { AccountTerms } from '../tenant/ledger/account.ts';
+import type { DetachedEdgeCall } from './edge-calls/detached-call.ts';
 import type { EdgeCall } from './edge-calls/edge-call.ts';
 import type { ToldProgress } from './edge-calls/newest-progress.ts';
 import type { OutputAt, OutputExtent } from './outputs/port.ts';
@@ -167,6 +168,8 @@ export interface SessionPort {
   answerCalls(caller: Caller, programId: string, results: ToolResult[]): Promise<Outcome<null>>;
   /** Null where the call may be made; otherwise what became of the first with its key. */
   beginEdgeCall(caller: Caller, call: EdgeCall): Promise<Outcome<Execution | null>>;
+  /** Makes a call of the gateway that nobody waits for; gives it as it is then. */
+  makeEdgeCall(caller: Caller, call: DetachedEdgeCall): Promise<Outcome<Execution>>;
   /** Gives its receipt. */
   endEdgeCall(caller: Caller, execution: Execution): Promise<Outcome<Envelope | null>>;
   /** What is said of a call at the edge while it is made; not kept. */

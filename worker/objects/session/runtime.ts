@@ -9,6 +9,8 @@ import type { Account } from './account/account.ts';
 import { accountOf } from './account/of-session.ts';
 import { nextLook, standsStill } from './alarm/agenda.ts';
 import type { AlarmClock } from './alarm/alarm-clock.ts';
+import { beginEdgeCall } from './edge-calls/begin.ts';
+import { DetachedCalls } from './edge-calls/detached.ts';
 import { EdgeCalls } from './edge-calls/edge-calls.ts';
 import { EdgeReceipts } from './edge-receipts/edge-receipts.ts';
 import { EventLogs } from './event-logs/logs.ts';
@@ -72,6 +74,7 @@ export class SessionRuntime implements SessionParts {
   readonly programs: Programs;
   readonly edgeReceipts: EdgeReceipts;
   readonly edgeCalls: EdgeCalls;
+  readonly detached: DetachedCalls;
   readonly deadlines: Deadlines;
   readonly pausing: Pausing;
   readonly suspension: Suspension;
@@ -233,6 +236,14 @@ export class SessionRuntime implements SessionParts {
       link,
       port: { moved: () => this.#moved() },
     });
+    this.detached = new DetachedCalls(
+      { env, configuration },
+      {
+        begin: (call) => beginEdgeCall(this, call, { isDetached: true }),
+        progressed: (executionId, progress) => this.edgeCalls.progressed(executionId, progress),
+        end: (execution) => this.edgeCalls.end(execution),
+      },
+    );
     this.transfers = new Transfers(row, configuration, {
       link,
       prepare: () => {

@@ -104,11 +104,11 @@ async function endForgotten(runtime: SessionRuntime, env: Env, nowMs: number): P
 }
 
 async function endIdle(runtime: SessionRuntime, env: Env, nowMs: number): Promise<void> {
-  const { row, executions, transfers } = runtime;
+  const { row, executions, transfers, edgeCalls } = runtime;
   const { record } = row;
   if (record.state !== 'running' || executions.open.length > 0) return;
   if (nowMs < idleAt(record) && !isOver(record, nowMs)) return;
-  if (transfers.isMoving) {
+  if (transfers.isMoving || edgeCalls.areRunning) {
     row.patch({ lastActivityAtMs: nowMs });
     return;
   }

@@ -60,13 +60,16 @@ export class EdgeCalls {
     return this.#contentBytes;
   }
 
-  /** Null where it may run; otherwise what became of the first one. `afterN`: the session's last execution. */
+  /**
+   * Null where it may run; otherwise what became of the first one. `afterN`: the session's last execution. Whoever does not
+   * wait for the end (`isDetached`) is given a first one that runs, as it stands.
+   */
   begin(
     { execution, made, idempotency, timeoutMs }: EdgeCall,
-    { afterN, nowMs }: { afterN: number; nowMs: number },
+    { afterN, nowMs, isDetached }: { afterN: number; nowMs: number; isDetached: boolean },
   ): Outcome<Execution | null> {
     const known = idempotency === null ? undefined : this.#store.byKey(idempotency.key);
-    if (known !== undefined) return this.#repeated(known, idempotency, nowMs);
+    if (known !== undefined) return this.#repeated(known, { idempotency, nowMs, isDetached });
     const deadlineAtMs = nowMs + timeoutMs;
     const n = this.#store.insert({
       execution,
@@ -89,12 +92,19 @@ export class EdgeCalls {
     this.#contentBytes = this.#store.contentBytes();
   }
 
-  #repeated(known: EdgeCallRow, idempotency: Idempotency | null, nowMs: number): Outcome<Execution> {
+  #repeated(
+    known: EdgeCallRow,
+    {
+      idempotency,
+      nowMs,
+      isDetached,
+    }: { idempotency: Idempotency | null; nowMs: number; isDetached: boolean },
+  ): Outcome<Execution> {
     if (known.fingerprint !== idempotency?.fingerprint) {
       return failure('idempotency_conflict', 'the key was used for another request');
     }
     const execution = this.#seen(known, nowMs);
-    return execution.status === 'running'
+    return execution.status === 'running' && !isDetached
       ? failure('idempotency_in_progress', 'the first call with this key has not ended', { retry_after_s: 1 })
       : success(execution);
   }
@@ -129,6 +139,10 @@ export class EdgeCalls {
   #giveUp(known: EdgeCallRow, nowMs: number): void {
     const execution = unseen(known.execution, Math.min(nowMs, overdueAt(known)));
     this.#ended(known, execution, givenText(givenBy(execution)));
+  }
+
+  get areRunning(): boolean {
+    return this.#overdueAtMs.size > 0;
   }
 
   nextMoment(): number | null {

@@ -30,6 +30,7 @@ export async function endSession(runtime: SessionRuntime, env: Env, reason: EndR
   runtime.restorePoints.releaseAll();
   executions.endAll('interrupted', reason);
   runtime.transfers.endAll(failure('not_found', 'the session was deleted'));
+  runtime.detached.stopAll();
   runtime.look();
   logInfo('session_ending', { session_id: facts.sessionId, reason });
 
