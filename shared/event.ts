@@ -30,6 +30,12 @@ const SESSION_EVENT_DATA = {
   'session.resumed': State,
   'session.suspended': State,
   'session.migrated': State.extend({ from_host_id: HostIdSchema }),
+  /** Of one that goes on elsewhere: from the snapshot, with all that it was since then lost, or from nothing. */
+  'session.host_lost': State.extend({
+    from_host_id: HostIdSchema,
+    snapshot_id: SnapshotIdSchema.nullable(),
+    snapshot_created_at: z.iso.datetime().nullable(),
+  }),
   'session.error': State.extend({ error: z.object({ code: z.string(), detail: z.string() }) }),
   'session.destroyed': State,
   'execution.accepted': z.object({ ...ofSession, execution_id: ExecutionIdSchema, tool_name: z.string() }),
@@ -121,6 +127,7 @@ export const SessionEventSchema = compiled(
     numbered('session.resumed', SESSION_EVENT_DATA['session.resumed']),
     numbered('session.suspended', SESSION_EVENT_DATA['session.suspended']),
     numbered('session.migrated', SESSION_EVENT_DATA['session.migrated']),
+    numbered('session.host_lost', SESSION_EVENT_DATA['session.host_lost']),
     numbered('session.error', SESSION_EVENT_DATA['session.error']),
     numbered('session.destroyed', SESSION_EVENT_DATA['session.destroyed']),
     numbered('execution.accepted', SESSION_EVENT_DATA['execution.accepted']),
@@ -149,6 +156,7 @@ export const WebhookEventTypeSchema = z.enum([
   'session.resumed',
   'session.suspended',
   'session.migrated',
+  'session.host_lost',
   'session.error',
   'session.destroyed',
   'execution.accepted',

@@ -148,7 +148,7 @@ export const CreateSessionSchema = z.strictObject({
     .enum(['fail', 'rebuild'])
     .default('fail')
     .describe(
-      'What becomes of the session when its host is lost: it fails with `host_lost`, or its next call gets a new, empty sandbox on another host.',
+      'What becomes of the session when its host is lost: it fails with `host_lost`, or it goes on on another host from its last snapshot, in an empty sandbox without one.',
     ),
   rollback: RollbackPolicySchema.default('never').describe(
     '`on_failure`: a snapshot is made before each call, calls run one at a time, and one that ends as failed, timeout, oom or crashed is taken back.',

@@ -7,7 +7,7 @@ import { setUp } from '../../host-agent/setup/setup.ts';
 import { silentProgress } from '../../host-agent/setup/step.ts';
 import { hostAgentChild } from '../../scripts/development/host-agent-child.ts';
 import { locations } from '../../scripts/locations.ts';
-import { leftoversOf } from './leftovers.ts';
+import { leftoversOf, processesOf } from './leftovers.ts';
 import type { TestStack } from './stack.ts';
 import { until } from './until.ts';
 
@@ -20,6 +20,9 @@ export interface SecondHost {
   hostId: string;
   stateDir: string;
   pid(): number | undefined;
+  /** Everything on the machine stands still: nobody hears of it any more. */
+  freeze(): Promise<void>;
+  thaw(): Promise<void>;
 }
 
 /** To be called after `useStack`. */
@@ -41,6 +44,7 @@ export function useSecondHost(stack: () => TestStack): () => SecondHost {
       onRestart: () => undefined,
     });
     stop = async () => {
+      await running?.thaw();
       await child.stop(STOP_GRACE_MS);
       const left = await leftoversOf(stateDir);
       expect(left, 'what a stopped host leaves').toEqual({ processes: [], mounts: [], cgroups: [] });
@@ -52,7 +56,19 @@ export function useSecondHost(stack: () => TestStack): () => SecondHost {
       const other = hosts.find(({ host_id, state }) => host_id !== firstHostId && state === 'connected');
       return other?.host_id;
     });
-    running = { hostId, stateDir, pid: () => child.pid };
+    const signalAll = async (signal: 'SIGSTOP' | 'SIGCONT'): Promise<void> => {
+      if (child.pid !== undefined) process.kill(child.pid, signal);
+      for (const { pid } of await processesOf(stateDir)) {
+        if (pid !== child.pid) process.kill(pid, signal);
+      }
+    };
+    running = {
+      hostId,
+      stateDir,
+      pid: () => child.pid,
+      freeze: () => signalAll('SIGSTOP'),
+      thaw: () => signalAll('SIGCONT'),
+    };
   }, START_TIMEOUT_MS);
 
   afterAll(() => stop(), STOP_TIMEOUT_MS);

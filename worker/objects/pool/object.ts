@@ -11,7 +11,7 @@ import { newEnrollmentToken } from './enrollment-token.ts';
 import { type TokenPosition, tokenIdOf } from './enrollment-token-store.ts';
 import { newNonce } from './nonce.ts';
 import { operatorView, summaryOf } from './operator-view.ts';
-import { choosePlacement } from './placement.ts';
+import { choosePlacement, mayRestore } from './placement.ts';
 import type {
   Enroll,
   Enrolled,
@@ -80,6 +80,10 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
     if (!placement.ok) return placement;
     this.#store.addPlacement({ sessionId, hostId: placement.value.hostId }, nowMs);
     return success({ ...placement.value, hosts: hosts.length });
+  }
+
+  async mayRestore(wish: Pick<PlacementWish, 'image' | 'except' | 'requires'>): Promise<boolean> {
+    return mayRestore(this.#store.hosts(), wish);
   }
 
   async picture(): Promise<Outcome<HostRow[]>> {

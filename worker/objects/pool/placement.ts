@@ -44,6 +44,19 @@ export function choosePlacement(
   return success({ hostId: best.host.host_id, imageDigest: best.digest });
 }
 
+/**
+ * Whether a snapshot is worth waiting with: a host that lives has what it was made with, if no room now; or none lives, so that
+ * nothing else could be done either.
+ */
+export function mayRestore(
+  hosts: readonly HostRow[],
+  { image, except = [], requires }: Pick<PlacementWish, 'image' | 'except' | 'requires'>,
+): boolean {
+  const living = hosts.filter(({ state, host_id }) => state !== 'dead' && !except.includes(host_id));
+  const able = living.filter((host) => digestOf(host, image) !== undefined);
+  return able.length === 0 || able.some((host) => fits(host, requires));
+}
+
 type Traits = NonNullable<HostRow['traits']>;
 
 /** Undefined: anything will do. Null: nothing does, for it is not known what the host has. */

@@ -74,6 +74,8 @@ export interface PoolPort {
   /** `image` is a name or a digest. The place is kept for the session until `placed`, or while an attach may take.
    * `except` are hosts that have refused the session. */
   place(input: PlacementWish & { sessionId: string }): Promise<Outcome<Placed>>;
+  /** False where hosts live that could take the session, but none that could restore the snapshot. */
+  mayRestore(wish: Pick<PlacementWish, 'image' | 'except' | 'requires'>): Promise<boolean>;
   /** Of a pool with many hosts: what to choose from elsewhere. */
   picture(): Promise<Outcome<HostRow[]>>;
   /** The session has its sandbox, or will not have one. */

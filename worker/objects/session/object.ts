@@ -30,6 +30,7 @@ import { createSession, formerCreate, notFound, recordInTenant, viewOf } from '.
 import { leaveHost } from './lifecycle/draining.ts';
 import { confirmGone, endSession, loseHost, resumeEnding } from './lifecycle/ending.ts';
 import { migrateSession } from './lifecycle/migration.ts';
+import { rebuild } from './lifecycle/rebuilding.ts';
 import { updateSession } from './lifecycle/settings.ts';
 import { extentFor, pieceFor } from './outputs/calls.ts';
 import type { OutputAt, OutputExtent } from './outputs/port.ts';
@@ -80,6 +81,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
           moved: () => ctx.waitUntil(recordInTenant(this.#parts, env)),
           runInner: (input) => this.#runInner(input),
           hostLost: () => ctx.waitUntil(loseHost(this.#parts, env)),
+          sandboxGone: (reason) => rebuild(this.#parts, env, reason),
           // The object has no parts yet when this is found.
           takeBack: (record) => ctx.waitUntil(takeBack(this.#parts, record)),
           endingInterrupted: () => queueMicrotask(() => ctx.waitUntil(resumeEnding(this.#parts, env))),

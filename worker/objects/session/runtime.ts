@@ -23,6 +23,7 @@ import { Executions } from './executions/executions.ts';
 import { giveUp, stop } from './executions/interruption.ts';
 import { UnresponsiveLanes } from './executions/unresponsive-lanes.ts';
 import { Pausing } from './lifecycle/pausing.ts';
+import { Lineage } from './lineage/lineage.ts';
 import { Acknowledgement } from './link/acknowledgement.ts';
 import { Intake } from './link/intake.ts';
 import { SessionLink } from './link/link.ts';
@@ -39,7 +40,7 @@ import { SessionRow } from './rows/session-row.ts';
 import { SessionStore } from './rows/store.ts';
 import { Recovery } from './sandbox/recovery.ts';
 import { Relocation } from './sandbox/relocation.ts';
-import { SandboxKeeper } from './sandbox/sandbox.ts';
+import { type LostReason, SandboxKeeper } from './sandbox/sandbox.ts';
 import { SandboxChanges } from './sandbox/sandbox-changes.ts';
 import type { SessionParts } from './session-parts.ts';
 import { suspensionOf, wakeAfterRestart, wakeForWaiting, wakingOf } from './suspension/of-session.ts';
@@ -52,6 +53,8 @@ export interface RuntimePort {
   ephemeralEnded(): void;
   /** The host is gone for good. */
   hostLost(): void;
+  /** The host ended the sandbox of a session that is to be rebuilt. */
+  sandboxGone(reason: LostReason): Promise<void>;
   /** The session is paused, or runs again. */
   moved(): void;
   /** A call of a program that runs beside it. */
@@ -80,6 +83,7 @@ export class SessionRuntime implements SessionParts {
   readonly suspension: Suspension;
   readonly waking: Waking;
   readonly restorePoints: RestorePoints;
+  readonly lineage: Lineage;
   readonly clock: AlarmClock;
   readonly events: SessionEvents;
   readonly eventStreams: SessionEventStreams;
@@ -167,7 +171,11 @@ export class SessionRuntime implements SessionParts {
     });
     this.#links = new LinkChanges(this, this.#acknowledgement);
     this.#lanes = new UnresponsiveLanes(() => void this.dispatch.pump());
-    this.sandboxChanges = new SandboxChanges(this, { links: this.#links, lanes: this.#lanes });
+    this.sandboxChanges = new SandboxChanges(this, {
+      links: this.#links,
+      lanes: this.#lanes,
+      rebuild: (reason) => this.#port.sandboxGone(reason),
+    });
     this.executions = new Executions(row, store, this.logs, {
       stored: (record, ends) => this.outputs.ended(record.n, ends),
       lastSeq: () => this.#acknowledgement.seen,
@@ -204,6 +212,7 @@ export class SessionRuntime implements SessionParts {
           if (first !== undefined) this.executions.end(first, { status: 'refused', reason: why.code });
         },
         hostLost: () => this.#port.hostLost(),
+        rebuilt: () => this.sandboxChanges.rebuilt,
       },
     );
     this.dispatch = new Dispatch({
@@ -234,7 +243,7 @@ export class SessionRuntime implements SessionParts {
       dispatch: this.dispatch,
       deadlines: this.deadlines,
       link,
-      port: { moved: () => this.#moved() },
+      port: { moved: () => this.moved() },
     });
     this.detached = new DetachedCalls(
       { env, configuration },
@@ -261,8 +270,12 @@ export class SessionRuntime implements SessionParts {
       stop: (record) => void stop(this, record),
       runInner: (input) => this.#port.runInner(input),
     });
-    const moved = () => this.#moved();
+    const moved = () => this.moved();
     this.suspension = suspensionOf(this, { env, configuration, moved });
+    this.lineage = new Lineage(context, {
+      isKept: () => row.maybe?.facts.onHostLoss === 'rebuild',
+      release: (snapshotId) => this.suspension.records.release(snapshotId),
+    });
     this.restorePoints = new RestorePoints({
       context,
       row,
@@ -364,7 +377,8 @@ export class SessionRuntime implements SessionParts {
     return executions === true || edgeCalls === true;
   }
 
-  #moved(): void {
+  /** The session is paused, suspended, or runs again. */
+  moved(): void {
     for (const record of this.executions.open) this.logs.of(record).wake();
     this.look();
     this.account.moved(this.waking.isLeaving || this.executions.firstToSend !== undefined);

@@ -3,6 +3,7 @@ import type { Deadlines } from './executions/deadlines.ts';
 import type { Dispatch } from './executions/dispatch.ts';
 import type { Executions } from './executions/executions.ts';
 import type { Pausing } from './lifecycle/pausing.ts';
+import type { Lineage } from './lineage/lineage.ts';
 import type { SessionLink } from './link/link.ts';
 import type { Programs } from './programs/programs.ts';
 import type { SessionRow } from './rows/session-row.ts';
@@ -23,6 +24,7 @@ export interface SessionParts {
   readonly pausing: Pausing;
   readonly suspension: Suspension;
   readonly waking: Waking;
+  readonly lineage: Lineage;
   /** Sees to it that the alarm rings when it has to. */
   look(): void;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { choosePlacement } from '../../../../worker/objects/pool/placement.ts';
+import { choosePlacement, mayRestore } from '../../../../worker/objects/pool/placement.ts';
 import type { HostRow } from '../../../../worker/objects/pool/store.ts';
 
 const digest = `sha256:${'1'.repeat(64)}`;
@@ -70,6 +70,17 @@ describe('a placement', () => {
     test('asks a host of a former version, which does not say what it lays into its sandboxes', () => {
       const { guest_sha256: _unsaid, ...former } = made;
       expect(restored(host('former', { traits: former }))).toMatchObject({ value: { hostId: 'former' } });
+    });
+
+    test.each<[string, boolean, HostRow[]]>([
+      ['a host that fits lives, be it full', true, [host('fits', { traits: made, sandboxes: 4 })]],
+      ['it is suspect', true, [host('fits', { traits: made, state: 'suspect' }), host('other')]],
+      ['none lives', true, [host('other', { state: 'dead' })]],
+      ['only others live', false, [host('fits', { traits: made, state: 'dead' }), host('other')]],
+      ['it is out of the question', false, [host('lost', { traits: made }), host('other')]],
+      ['only a host without the image lives beside it', true, [host('bare', { images: [] })]],
+    ])('is worth waiting with or not: %s', (_case, isWorthIt, hosts) => {
+      expect(mayRestore(hosts, { image: digest, requires, except: ['lost'] })).toBe(isWorthIt);
     });
   });
 

@@ -1,8 +1,7 @@
-import { runDurableObjectAlarm } from 'cloudflare:test';
-import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { verifyChain } from '../../../../shared/receipt-verify.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
+import { dies } from '../../harness/dying-host.ts';
 import { connectFakeHost } from '../../harness/fake-host.ts';
 import {
   call,
@@ -24,16 +23,6 @@ afterEach(() => {
   first.close();
   second.close();
 });
-
-async function dies(host: HostDouble): Promise<void> {
-  const stub = env.HOST.get(env.HOST.idFromName(host.hostId));
-  host.close();
-  await expect.poll(async () => (await env.HOST.getByName(host.hostId).status()).connected).toBe(false);
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 46_000 });
-  await runDurableObjectAlarm(stub);
-  await runDurableObjectAlarm(stub);
-  vi.useRealTimers();
-}
 
 const describeSession = async (id: string) => {
   const described = await sessionStub(id).describe(caller);

@@ -4,9 +4,9 @@ import type { Env } from '../../../env.ts';
 import { logInfo, logWarning, messageOf } from '../../log.ts';
 import { nextDestroyTry } from '../alarm/agenda.ts';
 import { FAILED_LIVE_MS, KEYS_LIVE_MS, READERS_LEAVE_MS } from '../retention/retention.ts';
-import { isToBeSent } from '../rows/records.ts';
 import type { SessionRuntime } from '../runtime.ts';
 import { listEntry } from '../view.ts';
+import { rebuild } from './rebuilding.ts';
 
 /** A caller that deletes waits this long for the host to confirm. */
 const CONFIRMATION_MS = 4_000;
@@ -28,6 +28,7 @@ export async function endSession(runtime: SessionRuntime, env: Env, reason: EndR
     row.patch({ snapshot: null });
   }
   runtime.restorePoints.releaseAll();
+  void runtime.lineage.giveWay();
   executions.endAll('interrupted', reason);
   runtime.transfers.endAll(failure('not_found', 'the session was deleted'));
   runtime.detached.stopAll();
@@ -113,9 +114,10 @@ export async function loseHost(runtime: SessionRuntime, env: Env): Promise<void>
   const { row, executions } = runtime;
   // A suspended session holds no host; one that is being restored there is told by its attach.
   if (!row.isLive || row.record.state === 'suspended') return;
+  const { facts, state } = row.record;
+  if (facts.onHostLoss === 'rebuild' && state !== 'creating') return rebuild(runtime, env, 'host_lost');
   const judgement = await runtime.suspension.takeIn('host_lost');
   if (judgement !== 'not_moved' || !row.isLive) return;
-  if (row.record.facts.onHostLoss === 'rebuild' && row.record.state !== 'creating') return leaveHost(runtime);
   row.move('error', {
     errorCode: 'host_lost',
     errorDetail: 'the host of the session is gone',
@@ -138,25 +140,4 @@ export async function loseHost(runtime: SessionRuntime, env: Env): Promise<void>
     entry: listEntry(row.record, 'error'),
   });
   runtime.events.heard(terms.webhooksSinceMs);
-}
-
-/** The host is dead, and the session wants to go on without it: what ran is unknown, what waits gets a new sandbox. */
-function leaveHost(runtime: SessionRuntime): void {
-  const { row, executions, dispatch } = runtime;
-  if (row.record.sandbox === 'lost') return;
-  logWarning('session_leaves_host', { session_id: row.record.facts.sessionId });
-  const why = failure('host_lost', 'the host of the session is gone');
-  runtime.sandbox.cancelAttach(why);
-  runtime.sandbox.abandon('host_lost');
-  runtime.transfers.endAll(why);
-  for (const record of executions.open.slice()) {
-    if (isToBeSent(record)) continue;
-    executions.answer(record, () => why);
-    executions.end(record, { status: 'unknown', reason: 'host_lost' });
-  }
-  // The next host would be asked to do what this one was, and calls would wait for it.
-  runtime.pausing.cancel(why);
-  runtime.suspension.cancel(why);
-  runtime.look();
-  void dispatch.pump();
 }

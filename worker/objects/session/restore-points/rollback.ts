@@ -5,8 +5,9 @@ import type { Env } from '../../../env.ts';
 import type { Caller } from '../../caller.ts';
 import { logWarning } from '../../log.ts';
 import { notNow } from '../lifecycle/pausing.ts';
-import { type ExecutionRecord, isToBeSent } from '../rows/records.ts';
+import { type ExecutionRecord, isToBeSent, type SessionRecord } from '../rows/records.ts';
 import type { SessionRuntime } from '../runtime.ts';
+import type { HeldSnapshot } from '../suspension/held-snapshot.ts';
 import type { PointSnapshot } from './store.ts';
 
 /** A named snapshot of this session, or the one that was made before one of its executions. */
@@ -56,28 +57,10 @@ export async function takeBack(runtime: SessionRuntime, record: ExecutionRecord)
 }
 
 /** The session is at the snapshot as soon as its row says so, which is at once; it wakes there, now or with the next call. */
-async function goBack(
-  runtime: SessionRuntime,
-  { snapshotId, manifestSha256, requirements, generation, bytes, storedBytes }: PointSnapshot,
-): Promise<Outcome<null>> {
+async function goBack(runtime: SessionRuntime, point: PointSnapshot): Promise<Outcome<null>> {
   const { row, executions, sandbox, suspension, waking } = runtime;
-  const { state, facts, generation: present, snapshot: before } = row.record;
-  const snapshot = {
-    snapshotId,
-    manifestSha256,
-    sessionId: facts.sessionId,
-    requirements,
-    executions: [],
-    forks: [],
-    // It never falls, so that the guest can tell each of its lives from every other.
-    generation: Math.max(present, generation),
-    bytes,
-    storedBytes,
-    atMs: Date.now(),
-    isOwn: false,
-    isStopped: false,
-    wake: null,
-  };
+  const { state, snapshot: before } = row.record;
+  const snapshot = standingAt(row.record, point);
   if (state === 'suspended') row.patch({ snapshot });
   else row.move('suspended', { snapshot, pausedAtMs: null, linkDownAtMs: null });
   suspension.cancel(failure('session_not_running', 'the session was taken back to a snapshot'));
@@ -90,4 +73,25 @@ async function goBack(
   if (state !== 'suspended') await sandbox.leaveHost();
   const woken = await waking.wake();
   return woken.ok ? success(null) : woken;
+}
+
+/** What the next sandbox of the session is made of, for it to be where it was then. */
+export function standingAt({ facts, generation }: SessionRecord, point: PointSnapshot): HeldSnapshot {
+  const { snapshotId, manifestSha256, requirements, bytes, storedBytes } = point;
+  return {
+    snapshotId,
+    manifestSha256,
+    sessionId: facts.sessionId,
+    requirements,
+    executions: [],
+    forks: [],
+    // It never falls, so that the guest can tell each of its lives from every other.
+    generation: Math.max(generation, point.generation),
+    bytes,
+    storedBytes,
+    atMs: Date.now(),
+    isOwn: false,
+    isStopped: false,
+    wake: null,
+  };
 }

@@ -7,7 +7,7 @@ import { json } from '../rows/records.ts';
 
 const SCHEMA = 'CREATE TABLE IF NOT EXISTS restore_point (n INTEGER PRIMARY KEY, snapshot TEXT NOT NULL)';
 
-const PointSnapshotSchema = z.object({
+export const PointSnapshotSchema = z.object({
   snapshotId: SnapshotIdSchema,
   manifestSha256: z.string(),
   requirements: SnapshotRequirementsSchema,

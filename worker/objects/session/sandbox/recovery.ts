@@ -20,6 +20,8 @@ export interface RecoveryPort {
   /** The host made no sandbox: the call at the front of the queue does not run. */
   refuse(why: Failure): void;
   hostLost(): void;
+  /** Settles when it is known what the next sandbox is made of. */
+  rebuilt(): Promise<void>;
 }
 
 export class Recovery {
@@ -53,6 +55,7 @@ export class Recovery {
 
   async #run(): Promise<void> {
     const sinceMs = Date.now();
+    await this.#port.rebuilt();
     while (this.#row.record.state === 'running' && this.#port.hasWork()) {
       const { sandbox } = this.#row.record;
       if (sandbox === 'ready' && this.#port.isLinkUp()) return this.#port.usable();

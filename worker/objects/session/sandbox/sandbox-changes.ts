@@ -1,5 +1,6 @@
 /** What follows for the parts of a session when its sandbox is there, or is gone. */
 import { failure } from '../../../../shared/errors.ts';
+import { logWarning, messageOf } from '../../log.ts';
 import type { UnresponsiveLanes } from '../executions/unresponsive-lanes.ts';
 import type { LinkChanges } from '../link/link-changes.ts';
 import type { ForkedProgram } from '../programs/forked.ts';
@@ -11,17 +12,29 @@ import type { LostReason } from './sandbox.ts';
 
 /** Sandboxes that may be lost under one execution before it starts. */
 const MAX_SANDBOXES_TRIED = 3;
+/** The guest's own end: the same would come of the same state. */
+const OF_GUEST: ReadonlySet<LostReason> = new Set(['oom', 'crashed']);
 
 export class SandboxChanges {
   readonly #parts: SessionParts;
   readonly #links: LinkChanges;
   readonly #lanes: UnresponsiveLanes;
+  readonly #rebuild: (reason: LostReason) => Promise<void>;
   #expected: readonly ForkedProgram[] = [];
+  #rebuilding: Promise<void> | undefined;
 
-  constructor(parts: SessionParts, { links, lanes }: { links: LinkChanges; lanes: UnresponsiveLanes }) {
+  constructor(
+    parts: SessionParts,
+    {
+      links,
+      lanes,
+      rebuild,
+    }: { links: LinkChanges; lanes: UnresponsiveLanes; rebuild: (reason: LostReason) => Promise<void> },
+  ) {
     this.#parts = parts;
     this.#links = links;
     this.#lanes = lanes;
+    this.#rebuild = rebuild;
   }
 
   /** Programs that go on in this session once its first sandbox is there. */
@@ -63,7 +76,23 @@ export class SandboxChanges {
     for (const record of executions.open) {
       if (record.status === 'granted' && !isToBeSent(record)) this.sendAgain(record);
     }
+    const { lineage } = this.#parts;
+    const isRebuilt = !OF_GUEST.has(reason) && row.record.sandbox === 'ready' && lineage.ancestors.length > 0;
     this.takenForLost(reason);
+    if (isRebuilt) this.#rebuildFor(reason);
+  }
+
+  /** Settles when it is known what the next sandbox is made of. */
+  get rebuilt(): Promise<void> {
+    return this.#rebuilding ?? Promise.resolve();
+  }
+
+  #rebuildFor(reason: LostReason): void {
+    this.#rebuilding ??= this.#rebuild(reason)
+      .catch((error: unknown) => logWarning('not_rebuilt', { detail: messageOf(error) }))
+      .finally(() => {
+        this.#rebuilding = undefined;
+      });
   }
 
   /** What of its executions the host knows is not known here. */

@@ -1,5 +1,6 @@
 /** The snapshots that a session needs, for the index of its tenant that asks. */
 import type { SnapshotFacts } from '../../snapshots/port.ts';
+import type { Lineage } from '../lineage/lineage.ts';
 import type { RestorePoints } from '../restore-points/restore-points.ts';
 import type { SessionRow } from '../rows/session-row.ts';
 import type { Suspension } from './suspension.ts';
@@ -7,6 +8,7 @@ import type { Suspension } from './suspension.ts';
 interface KeptParts {
   readonly row: SessionRow;
   readonly restorePoints: RestorePoints;
+  readonly lineage: Lineage;
   readonly suspension: Suspension;
 }
 
@@ -17,13 +19,13 @@ export function isHeld({ row }: KeptParts, snapshotId: string): boolean {
 
 /** What one is that the session has moved into, or may go back to; null where it is neither. */
 export async function keptSnapshot(
-  { row, restorePoints, suspension }: KeptParts,
+  { row, restorePoints, lineage, suspension }: KeptParts,
   snapshotId: string,
 ): Promise<SnapshotFacts | null> {
   if (!row.isLive) return null;
   const held = row.maybe?.snapshot;
   const isOwn = held?.isOwn === true && held.snapshotId === snapshotId;
-  const kept = isOwn ? held : restorePoints.find(snapshotId);
+  const kept = isOwn ? held : (restorePoints.find(snapshotId) ?? lineage.find(snapshotId));
   if (kept === undefined) return null;
   const { manifestSha256, bytes, storedBytes, requirements } = kept;
   return suspension.records.factsOf({

@@ -45,12 +45,14 @@ export function suspensionOf(
       forked: (carried) => session.programs.forked(carried),
       sandboxLost: (reason) => session.sandboxChanges.abandon(reason),
       snapshotMade: (data) => session.events.record({ type: 'snapshot.created', data }),
+      kept: (snapshot) => session.lineage.made(snapshot),
+      giveWay: () => session.lineage.giveWay(),
     },
   });
 }
 
 export function wakingOf(session: SuspendableSession, wired: { env: Env; moved: () => void }): Waking {
-  const { row, store, executions, deadlines, sandbox, account, suspension, programs } = session;
+  const { row, store, executions, deadlines, sandbox, account, programs } = session;
   return new Waking({
     row,
     store,
@@ -63,7 +65,7 @@ export function wakingOf(session: SuspendableSession, wired: { env: Env; moved: 
       moved: wired.moved,
       takePlace: () => account.takePlace(),
       giveBackPlace: () => account.giveBackPlace(),
-      release: (snapshotId) => void suspension.records.release(snapshotId),
+      restored: (snapshot) => session.lineage.restored(snapshot),
       isMissed: () =>
         executions.inFlight.some(
           (record) => !waitsForTools(record) || programs.store.untaken(record.n).length > 0,

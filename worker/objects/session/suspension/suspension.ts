@@ -13,7 +13,7 @@ import type { Env } from '../../../env.ts';
 import { snapshotKey } from '../../../snapshots/snapshot-keys.ts';
 import { signTransferToken } from '../../../snapshots/transfer-token.ts';
 import { logWarning, messageOf } from '../../log.ts';
-import type { SnapshotFacts } from '../../snapshots/port.ts';
+import type { NewSnapshot, SnapshotFacts } from '../../snapshots/port.ts';
 import { SUSPEND_PATIENCE_MS } from '../alarm/agenda.ts';
 import type { Deadlines } from '../executions/deadlines.ts';
 import type { Dispatch } from '../executions/dispatch.ts';
@@ -50,6 +50,10 @@ export interface SuspensionPort {
   isToWake(): boolean;
   /** One beside the session is stored: belongs to the write of that. */
   snapshotMade(snapshot: { snapshot_id: string; bytes: number; stored_bytes: number }): void;
+  /** One that lasts is stored as a whole, and known to the index. */
+  kept(snapshot: SnapshotFacts): void;
+  /** Lets go of a snapshot that may be done without; false where there is none. */
+  giveWay(): Promise<boolean>;
   /** Those of the executions that are programs and wait for their tools. */
   forked(executions: readonly CarriedExecution[]): ForkedProgram[];
   /** The host ends the sandbox, and the session is not where it says. */
@@ -129,6 +133,7 @@ export class Suspension {
     try {
       const snapshot = await this.records.factsOf(made.value.frame);
       await this.records.complete(snapshot);
+      if (wish.kind !== 'fork' && this.#parts.row.isLive) this.#parts.port.kept(snapshot);
       return success({ snapshot, programs: made.value.programs });
     } catch (error: unknown) {
       logWarning('snapshot_not_kept', { detail: messageOf(error) });
@@ -145,7 +150,7 @@ export class Suspension {
     // Taken at once, so that of two that ask only one is first.
     const pendingSnapshot = { snapshotId, leaveRunning, atMs: Date.now(), isSent: false, unsure: null };
     this.#parts.row.patch({ pendingSnapshot });
-    const begun = await this.records.begin({ snapshotId, sessionId, tenant, subject, kind, name });
+    const begun = await this.#begin({ snapshotId, sessionId, tenant, subject, kind, name });
     if (!begun.ok || this.#record.pendingSnapshot?.snapshotId !== snapshotId) {
       this.#over(snapshotId);
       return begun.ok ? notNow(this.#parts.row) : begun;
@@ -153,6 +158,12 @@ export class Suspension {
     this.#parts.transfers.endAll(failure('transfer_failed', 'a snapshot of the session is being made'));
     this.#parts.port.look();
     return this.#ask({ snapshotId, leaveRunning });
+  }
+
+  async #begin(snapshot: NewSnapshot): Promise<Outcome<null>> {
+    const begun = await this.records.begin(snapshot);
+    if (begun.ok || begun.code !== 'quota_exceeded') return begun;
+    return (await this.#parts.port.giveWay()) ? this.records.begin(snapshot) : begun;
   }
 
   async #ask(wish: { snapshotId: string; leaveRunning: boolean }): Promise<Outcome<Made>> {

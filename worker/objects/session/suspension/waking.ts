@@ -11,6 +11,7 @@ import type { SessionLink } from '../link/link.ts';
 import type { SessionRow } from '../rows/session-row.ts';
 import type { SessionStore } from '../rows/store.ts';
 import type { SandboxKeeper } from '../sandbox/sandbox.ts';
+import type { HeldSnapshot } from './held-snapshot.ts';
 
 const MAX_HOSTS_TRIED = 3;
 /** What does not verify will not come to; a storage that was wrong for a moment has been asked often enough then. */
@@ -32,8 +33,8 @@ export interface WakingPort {
   /** Among the sessions that the tenant may have at a time; before a host is looked for. */
   takePlace(): Promise<Outcome<null>>;
   giveBackPlace(): void;
-  /** The snapshot is needed no more. */
-  release(snapshotId: string): void;
+  /** The session goes on from the snapshot. */
+  restored(snapshot: HeldSnapshot): void;
   /** Whether something that is under way in the session waits for it to come back. */
   isMissed(): boolean;
   /** The moment of the next look may have changed. */
@@ -224,7 +225,7 @@ export class Waking {
     for (const record of this.#executions.open) {
       if (this.#executions.isAwaited(record)) this.#deadlines.arm(record);
     }
-    if (snapshot.isOwn) this.#port.release(snapshot.snapshotId);
+    this.#port.restored(snapshot);
     this.#env.POOL.getByName(facts.pool)
       .placed({ sessionId: facts.sessionId })
       .catch(() => undefined);
