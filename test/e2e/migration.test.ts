@@ -1,5 +1,6 @@
 /** Sessions that move to another host in the middle of a call, over the whole stack. */
 import { describe, expect, test } from 'vitest';
+import { readReceipt } from '../../shared/receipt-verify.ts';
 import { SessionSchema } from '../../shared/session.ts';
 import type { SessionClient } from './client.ts';
 import { collected, type SeenEvent } from './event-stream.ts';
@@ -28,45 +29,85 @@ describe('a session that migrates', () => {
     await session.delete();
   });
 
-  test('goes on elsewhere when its host dies as soon as it is stored', { timeout: 240_000 }, async () => {
+  test('goes on with its call on the other host when its own is drained', { timeout: 240_000 }, async () => {
+    const session = await stack().open();
+    const { hosts } = await printWhileMoving(session, {
+      numbers: 600,
+      rounds: 2,
+      stateBytes: 32 * MIB,
+      move: drainItsHost,
+    });
+    expect(hosts).toEqual([hosts[0], otherThan(hosts[0]), hosts[0]]);
+    await session.delete();
+  });
+
+  test('goes on on the other host when its own dies as soon as it is stored', {
+    timeout: 240_000,
+  }, async () => {
     const session = await stack().open();
     const numbers = 300;
     const stream = await session.stream('python', { code: ticker(numbers) }, { timeoutMs: 30_000 });
     const events: SeenEvent[] = [];
-    let moving: Promise<void> | undefined;
+    let moving: ReturnType<typeof dieAndGoOn> | undefined;
     for await (const seen of stream) {
       events.push(seen);
       if (collected(events).stdout.includes('\n50\n')) moving ??= dieAndGoOn(session);
     }
-    await moving;
+    const hosts = await moving;
     const { stdout, end } = collected(events);
     expect(end).toMatchObject({ status: 'succeeded', state_lost: false });
     expect(stdout).toBe(Array.from({ length: numbers }, (_, number) => `${number}\n`).join(''));
+    expect(hosts).toEqual([expect.any(String), otherThan(hosts?.[0])]);
+    const read = readReceipt(await session.receipt(end?.execution_id ?? ''));
+    if (!read.ok) throw new Error(read.detail);
+    const { receipt } = read.value;
+    expect([...(receipt.former_hosts ?? []), receipt.host_id]).toEqual(hosts);
     await session.delete();
   });
 });
 
+/** By the operator, who then gives it back. */
+async function drainItsHost(session: SessionClient): Promise<string | null> {
+  const { host_id: hostId } = await session.describe();
+  await order(hostId, 'drain');
+  const moved = await until('the session has left it', 60_000, async () => {
+    const { state, host_id: now } = await session.describe();
+    return state === 'running' && now !== hostId ? now : undefined;
+  });
+  await order(hostId, 'uncordon');
+  return moved;
+}
+
+async function order(hostId: string | null, duty: 'drain' | 'uncordon'): Promise<void> {
+  const { url, operatorToken } = stack().stack;
+  const headers = { authorization: `Bearer ${operatorToken}` };
+  const answer = await fetch(`${url}/v1/hosts/${hostId}/${duty}`, { method: 'POST', headers });
+  if (!answer.ok) throw new Error(`${duty} answered ${answer.status}`);
+}
+
 const ticker = (numbers: number): string =>
   `import time\nfor number in range(${numbers}):\n    print(number, flush=True); time.sleep(0.01)`;
 
-/** Whichever host it is on: both are killed by their ids, and come back as they were left. */
-async function dieAndGoOn(session: SessionClient): Promise<void> {
+const otherThan = (hostId: string | null | undefined): string =>
+  hostId === second().hostId ? (stack().stack.hostId ?? '') : second().hostId;
+
+/** Whichever host it is on: both are killed by their ids. Gives the host that it was on, and the one that it is on then. */
+async function dieAndGoOn(session: SessionClient): Promise<(string | null)[]> {
   const { host_id: hostId } = await session.describe();
   expect((await act(session, 'suspend')).state).toBe('suspended');
-  const pidOfHost = (): number | undefined =>
-    hostId === stack().stack.hostId ? stack().stack.hostAgentPid() : second().pid();
-  const pid = pidOfHost();
+  const pid = hostId === second().hostId ? second().pid() : stack().stack.hostAgentPid();
   if (pid === undefined) throw new Error('the host of the session does not run');
   process.kill(pid, 'SIGKILL');
-  // What the edge sent to it in the moment of its death would be waited for as long as a restore may take.
-  await until('it is started again', 60_000, () => {
-    const next = pidOfHost();
-    return next === undefined || next === pid ? undefined : next;
+  // It is started again within a few seconds; until then there is only the other one.
+  await until('the edge misses it', 30_000, async () => {
+    const hosts = await stack().stack.operator.hosts();
+    return hosts.some(({ host_id, state }) => host_id === hostId && state !== 'connected') ? true : undefined;
   });
   await until('it is back', 120_000, async () => {
     const answer = await session.api.request('POST', `${session.path}/resume`);
     return answer.status === 200 ? true : undefined;
   });
+  return [hostId, (await session.describe()).host_id];
 }
 
 async function act(session: SessionClient, name: string) {

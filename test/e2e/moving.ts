@@ -19,7 +19,12 @@ export async function migrate(session: SessionClient): Promise<string | null> {
  */
 export async function printWhileMoving(
   session: SessionClient,
-  { numbers, rounds, stateBytes }: { numbers: number; rounds: number; stateBytes: number },
+  {
+    numbers,
+    rounds,
+    stateBytes,
+    move = migrate,
+  }: { numbers: number; rounds: number; stateBytes: number; move?: typeof migrate },
 ): Promise<{ hosts: (string | null)[] }> {
   const code = `import time
 state = bytearray(b'kept') * ${Math.round(stateBytes / 4)}
@@ -41,7 +46,7 @@ len(state), bytes(state[-4:])`;
     if (begun < rounds && lines >= step * (begun + 1)) {
       begun += 1;
       moving = moving.then(async () => {
-        hosts.push(await migrate(session));
+        hosts.push(await move(session));
       });
     }
   }
