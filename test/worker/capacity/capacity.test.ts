@@ -21,6 +21,9 @@ const WHOLE: Scale = {
     longOutputs: 0.1,
     workflows: 0.02,
   },
+  registeredCalls: 0.05,
+  sourceCalls: 0.02,
+  approvedCalls: 0.01,
   messagesPerCall: 4,
 };
 
@@ -50,9 +53,10 @@ describe('a million sessions on 5,000 hosts with 100,000 calls a second', () => 
     expect(over(loads), JSON.stringify(loads)).toEqual([]);
   });
 
-  test('have ten times as many calls without any object but their own being asked', () => {
-    const { session: _own, ...others } = loadsAt(WHOLE);
-    const { session: _tenfold, ...othersThen } = loadsAt({ ...WHOLE, callsPerS: 1_000_000 });
+  test('have ten times as many calls of built-in tools without any object but their own being asked', () => {
+    const builtIn = { ...WHOLE, registeredCalls: 0, sourceCalls: 0, approvedCalls: 0 };
+    const { session: _own, ...others } = loadsAt(builtIn);
+    const { session: _tenfold, ...othersThen } = loadsAt({ ...builtIn, callsPerS: 1_000_000 });
     expect(othersThen).toEqual(others);
   });
 });
@@ -75,6 +79,10 @@ describe('the model says where it ends', () => {
       { perSession: busy({ suspensions: 2 }) },
       'tenant',
     ],
+    ['calls of registered tools alone', { registeredCalls: 1 }, 'catalogue'],
+    ['one MCP server behind most of them', { sourceCalls: 0.5 }, 'source'],
+    ['an approval for one call in ten', { approvedCalls: 0.1 }, 'approvals'],
+    ['a tenant with a twentieth of everything', { largestTenant: 0.05 }, 'tenant'],
     ['sessions that keep a file every minute', { perSession: busy({ artifacts: 10 }) }, 'artifacts'],
     ['sessions with a snapshot every minute', { perSession: busy({ snapshots: 10 }) }, 'snapshots'],
   ])('with %s it is the %s object', (_name, change, object) => {

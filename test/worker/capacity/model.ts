@@ -1,6 +1,7 @@
 /**
  * How many requests a second each kind of object has at a given scale. Counted are calls, link messages and alarms: what
- * an object has to wake and work for. Heartbeats are answered by the runtime and cost it nothing.
+ * an object has to wake and work for. Heartbeats are answered by the runtime and cost it nothing. Objects of one call, one run,
+ * one MCP session or one key of a client have no more to do than that one asks for, and the audit log what operators do.
  */
 import { HEARTBEAT_INTERVAL_MS } from '../../../shared/limits.ts';
 import { BLOCKS_PER_WINDOW, STANDING_LIVES_MS, WINDOW_S } from '../../../worker/middleware/admission.ts';
@@ -21,6 +22,10 @@ export interface Scale {
   largestTenant: number;
   /** What a session does in its life, on average. */
   perSession: Features;
+  /** The parts of all calls that are of registered tools, that go to the busiest MCP source of their tenant, and that need an approval. */
+  registeredCalls: number;
+  sourceCalls: number;
+  approvedCalls: number;
   /** Frames of one execution that reach the object as messages: a host sends a short one's in one. */
   messagesPerCall: number;
 }
@@ -54,6 +59,9 @@ export interface Loads {
   tenant: number;
   snapshots: number;
   artifacts: number;
+  catalogue: number;
+  source: number;
+  approvals: number;
 }
 
 /** A host with room for this many or more tells its load once a second at most. */
@@ -74,6 +82,11 @@ const TENANT_CALLS_PER: Readonly<Record<keyof Features, number>> = {
 };
 /** Begin, complete, find, and release or remove. */
 const INDEX_CALLS_PER_THING = 4;
+/** A call of a registered tool is looked up. */
+const CATALOGUE_CALLS_PER_CALL = 1;
+const SOURCE_CALLS_PER_CALL = 1;
+/** It is begun, looked at and decided, and told to have been made. */
+const APPROVAL_CALLS_PER_CALL = 4;
 /** Each session asks once a day how long things are kept. */
 const RETENTION_LOOK_S = 86_400;
 /** The object of a tenant's webhooks is asked once for each batch of the queue. */
@@ -98,6 +111,7 @@ export function loadsAt(scale: Scale): Loads {
   const reportsPerS =
     scale.hostsPerPool * (Math.min(hostChangesPerS, REPORTS_PER_S_AT_MOST) + 1_000 / REPORT_INTERVAL_MS);
   const { perSession } = scale;
+  const callsOfTenantPerS = scale.callsPerS * scale.largestTenant;
   const createsOfTenantPerS = createsPerS * scale.largestTenant;
   const forFeatures = FEATURES.reduce((sum, name) => sum + TENANT_CALLS_PER[name] * perSession[name], 0);
   const sessionsOfTenant = scale.sessions * scale.largestTenant;
@@ -121,5 +135,8 @@ export function loadsAt(scale: Scale): Loads {
       (scale.isolates * 1_000) / STANDING_LIVES_MS,
     snapshots: createsOfTenantPerS * (perSession.suspensions + perSession.snapshots) * INDEX_CALLS_PER_THING,
     artifacts: createsOfTenantPerS * perSession.artifacts * INDEX_CALLS_PER_THING,
+    catalogue: callsOfTenantPerS * scale.registeredCalls * CATALOGUE_CALLS_PER_CALL,
+    source: callsOfTenantPerS * scale.sourceCalls * SOURCE_CALLS_PER_CALL,
+    approvals: callsOfTenantPerS * scale.approvedCalls * APPROVAL_CALLS_PER_CALL,
   };
 }
