@@ -1,12 +1,18 @@
 /** The edge: quiet calls, restarts, and clocks that differ. */
 
 import { describe, expect, test } from 'vitest';
-import { SSE_HEARTBEAT_MS } from '../../shared/limits.ts';
 import { STUCK_MS } from '../patience.ts';
 import { Refused } from './client.ts';
 import { collected, type SeenEvent } from './event-stream.ts';
+import {
+  isAnsweredOverMcp,
+  isHeardOnSocket,
+  isStreamed,
+  linkWorksAtOnceAfter,
+  staysWholeForItsViewer,
+} from './quiet.ts';
 import { useStack } from './stack.ts';
-import { pause, timed, until } from './until.ts';
+import { until } from './until.ts';
 
 const stack = useStack();
 const LEEWAY_S = { atLeast: 30, atMost: 120 };
@@ -29,20 +35,25 @@ describe.concurrent('R15 a quiet call', () => {
 
   test(
     'R15 of more than two minutes is streamed, with a sign of life all along',
-    async () => {
-      const session = await stack().open();
-      const stream = await session.stream('shell', { command }, options);
-      const seen = await stream.collect();
-      expect(seen.stdout).toBe('end\n');
-      expect(seen.end).toMatchObject({ status: 'succeeded', exit_code: 0 });
-      const silences = stream.activityMs
-        .slice(1)
-        .map((atMs, index) => atMs - (stream.activityMs[index] ?? 0));
-      expect(Math.max(...silences)).toBeLessThan(SSE_HEARTBEAT_MS + 5_000);
-      expect(stream.comments).toBeGreaterThan(5);
-      expect(seen.events.map(({ event }) => event.event)).toEqual(['started', 'stdout', 'end']);
-      await session.delete();
-    },
+    () => isStreamed(stack(), quietS * 1_000),
+    testTimeoutMs,
+  );
+
+  test(
+    'R15 of more than two minutes is heard on a socket, with a sign of life all along',
+    () => isHeardOnSocket(stack(), quietS * 1_000),
+    testTimeoutMs,
+  );
+
+  test(
+    'R15 of more than two minutes is answered over MCP',
+    () => isAnsweredOverMcp(stack(), quietS * 1_000),
+    testTimeoutMs,
+  );
+
+  test(
+    'R15 of a viewer costs it nothing but what a gap says',
+    () => staysWholeForItsViewer(stack(), quietS * 1_000),
     testTimeoutMs,
   );
 
@@ -72,15 +83,7 @@ describe.concurrent('R15 a quiet call', () => {
 
   test(
     'R15 does not follow from a quiet session: its link works at once after minutes',
-    async () => {
-      const session = await stack().open();
-      await session.sh('export KEPT=1');
-      await pause(quietS * 1000);
-      const { value: result, elapsedMs } = await timed(session.sh('echo $KEPT'));
-      expect(result).toMatchObject({ stdout: '1\n', state_lost: false });
-      expect(elapsedMs).toBeLessThan(STUCK_MS);
-      await session.delete();
-    },
+    () => linkWorksAtOnceAfter(stack(), quietS * 1_000, STUCK_MS),
     testTimeoutMs,
   );
 });
