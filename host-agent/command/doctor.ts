@@ -25,6 +25,7 @@ import {
   checkEnrolment,
   checkGuest,
   checkImages,
+  checkRootMaker,
   checkRunsc,
   checkService,
 } from './doctor/software.ts';
@@ -97,6 +98,7 @@ async function checkSoftware(layout: Layout, agent: Outcome<AgentStatus>): Promi
   return [
     checkRunsc(runsc?.ok === true ? { ok: true, value: runsc.value.version } : runsc, Date.now()),
     checkGuest(guestDir !== undefined && existsSync(join(inRoot(layout, guestDir), 'supervisor'))),
+    checkRootMaker(isProgram('mkfs.erofs')),
     checkImages(await openImageStore(imagesDir).list()),
     checkEnrolment(identity?.mode),
     checkService(unit !== '', await serviceState(layout)),
@@ -125,6 +127,10 @@ function inRoot({ root }: Layout, path: string): string {
 
 function nearestExisting(dir: string): string {
   return existsSync(dir) || dir === dirname(dir) ? dir : nearestExisting(dirname(dir));
+}
+
+function isProgram(name: string): boolean {
+  return ['/usr/sbin', '/usr/bin', '/sbin', '/bin'].some((dir) => existsSync(join(dir, name)));
 }
 
 /** Empty where it cannot be read. */

@@ -8,6 +8,7 @@ import { defaultCgroupParent } from '../configuration.ts';
 import { lockState } from '../journal/state-lock.ts';
 import { killProcess, listProcesses } from '../process/process-table.ts';
 import { run } from '../process/run.ts';
+import { SETUP_PACKAGES } from '../setup/apt-packages.ts';
 import { requireRoot } from '../setup/machine.ts';
 import { CommandFailure, wrongUse } from './failure.ts';
 import { insideRoot, type Layout, SERVICE } from './layout.ts';
@@ -37,7 +38,7 @@ export const uninstall: Subcommand = {
     await systemctl(layout, 'daemon-reload');
     await rm(stateDir, { recursive: true, force: true });
     console.log(`removed ${stateDir} and ${SERVICE}`);
-    console.log('Debian packages stay: ca-certificates debian-archive-keyring gcc mmdebstrap musl-tools');
+    console.log(`Debian packages stay: ${SETUP_PACKAGES.join(' ')}`);
     return 0;
   },
 };

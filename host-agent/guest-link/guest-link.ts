@@ -14,6 +14,7 @@ import {
   WIRE_VERSION,
 } from './frames.ts';
 import { u32 } from './integers.ts';
+import { encodeGoOn, type RestoredGuest } from './restored.ts';
 import { encodeFork, encodeSpawn, type SpawnOptions } from './spawn.ts';
 import { ALWAYS_AWAKE, type Wakefulness } from './wakefulness.ts';
 
@@ -134,8 +135,8 @@ export class GuestLink {
     return { next_channel: this.#nextChannel, channels: [...channels, ...this.#unclaimed.values()] };
   }
 
-  /** `restored`: the guest is a copy, and tells its held programs so. Programs that nobody claimed are ended. */
-  async goOn(timeoutMs: number, isCopy = false): Promise<GuestResult<void>> {
+  /** Programs that nobody claimed are ended. */
+  async goOn(timeoutMs: number, restored?: RestoredGuest): Promise<GuestResult<void>> {
     const held = this.#held;
     if (this.#failure !== undefined) return { ok: false, failure: this.#failure };
     if (held === undefined) return succeed(undefined);
@@ -143,7 +144,7 @@ export class GuestLink {
     this.#going = going;
     this.#held = undefined;
     this.#heldBytes = 0;
-    this.#send(HOST_FRAME.goOn, 0, Buffer.from([isCopy ? 1 : 0]));
+    this.#send(HOST_FRAME.goOn, 0, encodeGoOn(restored));
     for (const frame of held) this.#pipes.stdin.write(frame);
     for (const channel of this.#channels.values()) channel.goOn();
     const releases = [...this.#unclaimed].map(async ([id, { is_released }]) => {

@@ -5,6 +5,7 @@
 #ifndef SANDGATE_STAND_STILL_H
 #define SANDGATE_STAND_STILL_H
 
+#include "identity.h"
 #include "proc_entries.h"
 #include "tree_kill.h"
 
@@ -30,16 +31,19 @@ static void stand_still(const uint8_t *payload, size_t length) {
   signal_held(SIGSTOP, SCOPE_PROCESS);
   forget_ended();
   forget_looked_up();
+  forget_identity();
   stands_still = true;
   send_frame(FRAME_STANDS_STILL, 0, NULL, 0);
 }
 
 /*
  * SIGURG tells kernels to make their random state anew; other programs ignore it unless they ask for it. It waits when
- * the program goes on, so that nothing comes before it.
+ * the program goes on, so that nothing comes before it. Payload: u8 flags, and of a sandbox that was restored its identity.
  */
 static void go_on(const uint8_t *payload, size_t length) {
-  if (length == 1 && (payload[0] & GO_ON_AS_COPY) != 0) signal_held(SIGURG, SCOPE_TREE);
+  if (length > 1) take_identity(payload + 1, length - 1);
+  write_identity();
+  if (length > 0 && (payload[0] & GO_ON_AS_COPY) != 0) signal_held(SIGURG, SCOPE_TREE);
   signal_held(SIGCONT, SCOPE_PROCESS);
   held_count = 0;
   stands_still = false;

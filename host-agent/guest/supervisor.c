@@ -9,6 +9,7 @@
 
 #include "census.h"
 #include "channel.h"
+#include "identity.h"
 #include "input.h"
 #include "keeper_events.h"
 #include "output.h"
@@ -262,6 +263,7 @@ int main(void) {
   sigset_t mask;
   set_up(&mask);
   update_clock();
+  begin_identity();
   send_ready();
   for (;;) {
     outgoing_flush();

@@ -18,6 +18,8 @@ export type Image = {
   digest: string;
   rootfsPath: string;
   createdAt: string;
+  /** When its tree was built on this host; undefined where it was imported. */
+  builtAt: string | undefined;
   /** Of several of one name the latest is meant by it. */
   namedAt: string;
   sizeBytes: number;
@@ -92,6 +94,7 @@ async function readImage(storeDir: string, name: string, digest: string): Promis
     digest,
     rootfsPath,
     createdAt: file.created_at,
+    builtAt: file.imported === undefined ? file.created_at : undefined,
     namedAt: file.named_at ?? file.created_at,
     sizeBytes: file.size_bytes,
     lastUsedAt: used?.mtime.toISOString() ?? file.created_at,

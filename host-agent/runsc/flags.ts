@@ -12,13 +12,11 @@ export function globalFlags(rootDir: string): string[] {
     '--host-fifo=none',
     '--net-raw=false',
     '--overlay2=none',
-    // The sentry runs as nobody without capabilities; files are opened by the gofer alone.
+    // The sentry runs as nobody without capabilities; the files that it is given are open already.
     '--directfs=false',
     '--oci-seccomp',
     '--watchdog-action=panic',
     '--allow-flag-override=false',
-    // The one bind mount is read-only and never changes, so what was read of it may be cached.
-    '--file-access-mounts=exclusive',
     '--cpu-num-from-quota',
   ];
 }

@@ -105,7 +105,7 @@ export class Runsc {
     return ours.length;
   }
 
-  /** Processes that belong to a sandbox: runsc, its sentry and gofer all name it last. */
+  /** Processes that belong to a sandbox: runsc and its sentry name it last. */
   async sandboxProcesses(): Promise<{ pid: number; sandboxId: string }[]> {
     return (await this.#processes()).flatMap(({ pid, argv }) => {
       const sandboxId = argv.at(-1) ?? '';

@@ -1,12 +1,9 @@
 /** The folder of one sandbox on the host: its specification, what it stores, and what runsc logs about it. */
-import { randomUUID } from 'node:crypto';
 import { mkdir, open, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { OciSpec } from './oci.ts';
 
 const CONFIG_FILE = 'config.json';
-/** Of a sandbox that was made of no snapshot. */
-export const FIRST_GENERATION = 0;
 const PANIC_LOG_BYTES = 4096;
 
 export class Bundles {
@@ -25,24 +22,12 @@ export class Bundles {
     return { workspace: join(path, 'workspace'), tmp: join(path, 'tmp') };
   }
 
-  /** What the guest reads about itself; it lies here, so that it is right from the first instruction on. */
-  identityOf(sandboxId: string): string {
-    return join(this.pathOf(sandboxId), 'identity');
-  }
-
-  async write(sandboxId: string, spec: OciSpec, generation = FIRST_GENERATION): Promise<void> {
+  async write(sandboxId: string, spec: OciSpec): Promise<void> {
     const path = this.pathOf(sandboxId);
     await mkdir(path, { mode: 0o700 });
     for (const directory of Object.values(this.storageOf(sandboxId))) {
       await mkdir(directory, { recursive: true, mode: 0o700 });
     }
-    const identity = this.identityOf(sandboxId);
-    await mkdir(identity, { mode: 0o755 });
-    await writeFile(join(identity, 'generation'), `${generation}\n`, { mode: 0o644 });
-    await writeFile(join(identity, 'sandbox_id'), `${sandboxId}\n`, { mode: 0o644 });
-    // In the form of machine-id(5): images have a link to it in /etc.
-    const machineId = randomUUID().replaceAll('-', '');
-    await writeFile(join(identity, 'machine_id'), `${machineId}\n`, { mode: 0o644 });
     await writeFile(join(path, CONFIG_FILE), JSON.stringify(spec), { mode: 0o600 });
   }
 

@@ -8,6 +8,7 @@ import type { Cgroups, IoLimits } from '../cgroup/cgroups.ts';
 import { diskOf } from '../cgroup/disk.ts';
 import { openCgroups } from '../cgroup/open.ts';
 import type { EgressSettings } from '../egress/settings.ts';
+import { RootFiles } from '../images/root/root-files.ts';
 import { type ImageStore, openImageStore } from '../images/store.ts';
 import type { Log } from '../logging/log.ts';
 import type { PoolSettings } from '../pool/settings.ts';
@@ -18,7 +19,7 @@ import type { SandboxRuntimeFacts } from './port.ts';
 export interface RunscSandboxesOptions {
   runscPath: string;
   imagesDir: string;
-  /** Holds the supervisor and the kernels; mounted read-only into every sandbox. */
+  /** Holds the supervisor and the kernels, which lie in the root of every sandbox. */
   guestDir: string;
   /** Of this agent alone: bundles and runsc's own state lie in it. */
   stateDir: string;
@@ -45,16 +46,13 @@ export interface Engine {
   cgroups: Cgroups;
   io: IoLimits | undefined;
   images: ImageStore;
+  roots: RootFiles;
   bundles: Bundles;
-  guestDir: string;
+  /** Digest of what the host lays into each sandbox. */
+  guest: string;
   /** Where runsc keeps its state. */
   runscRootDir: string;
   facts: SandboxRuntimeFacts;
-}
-
-/** Digest of what the host lays into each sandbox. */
-export function guestOf({ guestDir }: Pick<Engine, 'guestDir'>): string {
-  return basename(guestDir);
 }
 
 /** Refuses a machine that cannot hold a sandbox: nothing of a guest ever runs outside of one. */
@@ -75,6 +73,7 @@ export async function openEngine(options: RunscSandboxesOptions): Promise<Outcom
   const guestDir = await realpath(options.guestDir).catch(() => options.guestDir);
   const supervisor = await stat(join(guestDir, 'supervisor')).catch(() => undefined);
   if (supervisor?.isFile() !== true) return failure('sandbox_failed', 'the guest supervisor is missing');
+  const guest = basename(guestDir);
   const images = openImageStore(options.imagesDir);
   const named = await offeredImages(images);
   if (named.length === 0) return failure('sandbox_failed', 'the image store is empty');
@@ -84,15 +83,16 @@ export async function openEngine(options: RunscSandboxesOptions): Promise<Outcom
     runscPlatform: runsc.value.platform,
     images: named,
     capacity: options.capacity,
-    guestSha256: Sha256Schema.safeParse(guestOf({ guestDir })).data,
+    guestSha256: Sha256Schema.safeParse(guest).data,
   };
   return success({
     runsc: runsc.value,
     cgroups: cgroups.value,
     io: io.value,
     images,
+    roots: new RootFiles({ guestDir, guest }),
     bundles,
-    guestDir,
+    guest,
     runscRootDir,
     facts,
   });

@@ -3,11 +3,12 @@ import { type Failure, failure, type Outcome, success } from '../../shared/error
 import type { ResourceLimits } from '../../shared/session.ts';
 import type { CgroupLimits } from '../cgroup/cgroups.ts';
 import { GuestLink, type GuestPipes } from '../guest-link/guest-link.ts';
+import type { RootFile } from '../images/root/root-file.ts';
 import type { Log } from '../logging/log.ts';
 import { collectBounded } from '../process/bounded-output.ts';
 import type { SpawnedProcess } from '../process/spawn.ts';
 import type { CarriedSandbox } from './checkpoint/carried.ts';
-import { type Engine, guestOf } from './engine.ts';
+import type { Engine } from './engine.ts';
 import { ServedFiles } from './files/served-files.ts';
 import { Freezer } from './freezer.ts';
 import type { OciResources } from './oci.ts';
@@ -32,7 +33,7 @@ const AHEAD_CPU_SHARES = 32;
 
 export interface LaunchRequest {
   sandboxId: string;
-  rootfsPath: string;
+  root: RootFile;
   limits: ResourceLimits;
   /** `NAME=value`, each. */
   environment: readonly string[];
@@ -47,6 +48,7 @@ export interface RestoredParts {
 
 interface PartsRequest {
   sandboxId: string;
+  root: RootFile;
   userId: number;
   place: ToolPlace;
   imports?: readonly string[];
@@ -90,13 +92,12 @@ export class Launcher {
   /** The sandbox stands still: what it carries is adopted, and then it goes on. */
   async restore(
     request: LaunchRequest,
-    from: { imageDir: string; state: CarriedSandbox; generation: number },
+    { imageDir, state }: { imageDir: string; state: CarriedSandbox },
   ): Promise<Outcome<RestoredParts>> {
-    const { sandboxId } = request;
-    const { state, imageDir, generation } = from;
+    const { sandboxId, root } = request;
     this.#userIds.share(state.user_id);
     try {
-      await this.#prepare(request, state.user_id, generation);
+      await this.#prepare(request, state.user_id);
     } catch (error: unknown) {
       await this.#remove(sandboxId, state.user_id);
       return this.notStarted(sandboxId, error instanceof Error ? error.message : 'it could not be prepared');
@@ -104,7 +105,7 @@ export class Launcher {
     const { runsc, bundles } = this.#engine;
     const process = runsc.restore(sandboxId, bundles.pathOf(sandboxId), imageDir);
     const parts = this.#parts(
-      { sandboxId, userId: state.user_id, place: { ...state.place } },
+      { sandboxId, root, userId: state.user_id, place: { ...state.place } },
       process,
       (pipes, freezer) => GuestLink.adopt(pipes, state.link, freezer),
     );
@@ -125,12 +126,8 @@ export class Launcher {
     return failure('sandbox_failed', 'the sandbox did not start');
   }
 
-  async #prepare(
-    { sandboxId, rootfsPath, limits, ahead }: LaunchRequest,
-    userId: number,
-    generation?: number,
-  ): Promise<void> {
-    const { bundles, cgroups, guestDir, io } = this.#engine;
+  async #prepare({ sandboxId, root, limits, ahead }: LaunchRequest, userId: number): Promise<void> {
+    const { bundles, cgroups, io } = this.#engine;
     const storage = bundles.storageOf(sandboxId);
     const cgroupPath = cgroups.pathOf(sandboxId);
     const cpuShares = ahead === undefined ? undefined : AHEAD_CPU_SHARES;
@@ -138,25 +135,23 @@ export class Launcher {
       hostname: sandboxId,
       limits,
       ...(cpuShares === undefined ? {} : { cpuShares }),
-      rootfsPath,
-      guestDir,
-      identityDir: bundles.identityOf(sandboxId),
+      rootPath: root.path,
       storage,
       userId,
       cgroupPath,
     });
-    await bundles.write(sandboxId, spec, generation);
+    await bundles.write(sandboxId, spec);
     await cgroups.create(sandboxId, { ...cgroupLimits(buildResources(limits, cpuShares)), io });
   }
 
-  #run({ sandboxId, environment, ahead }: LaunchRequest, userId: number): RunscSandbox {
+  #run({ sandboxId, root, environment, ahead }: LaunchRequest, userId: number): RunscSandbox {
     const { runsc, bundles } = this.#engine;
     const process = runsc.run(sandboxId, bundles.pathOf(sandboxId));
     const place = { cwd: WORKSPACE, environment };
     const imports = ahead?.imports ?? [];
     return new RunscSandbox(
       this.#parts(
-        { sandboxId, userId, place, imports },
+        { sandboxId, root, userId, place, imports },
         process,
         (pipes, freezer) => new GuestLink(pipes, freezer),
       ),
@@ -164,7 +159,7 @@ export class Launcher {
   }
 
   #parts(
-    { sandboxId, userId, place, imports = [] }: PartsRequest,
+    { sandboxId, root, userId, place, imports = [] }: PartsRequest,
     process: SpawnedProcess,
     linkOf: (pipes: GuestPipes, freezer: Freezer) => GuestLink,
   ): SandboxParts {
@@ -191,7 +186,8 @@ export class Launcher {
       },
       files: new ServedFiles(link, place, freezer),
       programs: new GuestPrograms({ link, place }),
-      guest: guestOf(this.#engine),
+      guest: this.#engine.guest,
+      root: root.id,
       userId,
       restAfterMs: this.#restAfterMs,
       host: {

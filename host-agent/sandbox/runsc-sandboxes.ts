@@ -11,6 +11,7 @@ import { HostBudget } from '../egress/host-budget.ts';
 import { refusedByHost } from '../egress/policy.ts';
 import { EGRESS_VARIABLES, openEgress } from '../egress/sandbox-egress.ts';
 import { DEFAULT_EGRESS_SETTINGS, type EgressSettings } from '../egress/settings.ts';
+import type { RootFile } from '../images/root/root-file.ts';
 import type { Image } from '../images/store.ts';
 import { watchImages } from '../images/watch.ts';
 import type { PoolSettings } from '../pool/settings.ts';
@@ -18,7 +19,7 @@ import { type WarmKind, WarmPool } from '../pool/warm-pool.ts';
 import { Strays } from '../watchdog/strays.ts';
 import { admit, availableMemory, limitsExceeded } from './admission.ts';
 import { goOnFrom } from './checkpoint/restore.ts';
-import { type Engine, guestOf, offeredImages, openEngine, type RunscSandboxesOptions } from './engine.ts';
+import { type Engine, offeredImages, openEngine, type RunscSandboxesOptions } from './engine.ts';
 import { Launcher } from './launcher.ts';
 import type {
   RestoredSandbox,
@@ -108,12 +109,17 @@ export class RunscSandboxes implements Sandboxes {
   }
 
   async restore(config: SandboxConfig, from: RestoreRequest): Promise<Outcome<RestoredSandbox>> {
-    if (from.state.guest !== guestOf(this.#engine)) {
+    if (from.state.guest !== this.#engine.guest) {
       return failure('snapshot_mismatch', 'the checkpoint was made with other programs in the sandbox');
     }
     const image = await this.#imageFor(config);
     if (!image.ok) return image;
-    return this.#admitted(config, () => this.#restore(config, image.value, from));
+    const root = await this.#rootOf(config.sandboxId, image.value);
+    if (!root.ok) return root;
+    if (from.state.root !== root.value.id) {
+      return failure('snapshot_mismatch', 'the image of the checkpoint was built of other files here');
+    }
+    return this.#admitted(config, () => this.#restore(config, image.value, { ...from, root: root.value }));
   }
 
   async #imageFor(config: SandboxConfig): Promise<Outcome<Image>> {
@@ -193,7 +199,8 @@ export class RunscSandboxes implements Sandboxes {
   }
 
   async #offerImages(): Promise<void> {
-    const { images } = this.#engine;
+    const { images, roots } = this.#engine;
+    void roots.prepare(images, () => !this.#stopped).catch(() => undefined);
     const offered = await offeredImages(images);
     if (JSON.stringify(offered) === JSON.stringify(this.facts.images)) return;
     this.facts.images = offered;
@@ -202,10 +209,18 @@ export class RunscSandboxes implements Sandboxes {
     this.#pool.keepOnly(({ imageDigest }) => offered.some(({ digest }) => digest === imageDigest));
   }
 
-  async #start(config: SandboxConfig, { rootfsPath, environment: own }: Image): Promise<Outcome<Sandbox>> {
+  /** What is wrong with it may name places of this host. */
+  async #rootOf(sandboxId: string, image: Image): Promise<Outcome<RootFile>> {
+    const root = await this.#engine.roots.of(image);
+    return root.ok ? root : this.#launcher.notStarted(sandboxId, root.detail);
+  }
+
+  async #start(config: SandboxConfig, image: Image): Promise<Outcome<Sandbox>> {
     const { sandboxId, limits } = config;
-    const environment = environmentOf(config, own);
-    const launched = await this.#launcher.launch({ sandboxId, rootfsPath, limits, environment });
+    const environment = environmentOf(config, image.environment);
+    const root = await this.#rootOf(sandboxId, image);
+    if (!root.ok) return root;
+    const launched = await this.#launcher.launch({ sandboxId, root: root.value, limits, environment });
     if (!launched.ok) return launched;
     const ready = await this.#readyForSession(config, launched.value);
     if (ready.ok) void launched.value.warm();
@@ -215,18 +230,19 @@ export class RunscSandboxes implements Sandboxes {
   /** Its way out is there and shut until it goes on: what was made for nothing has reached nobody. */
   async #restore(
     config: SandboxConfig,
-    { rootfsPath, environment: own }: Image,
-    from: RestoreRequest,
+    { environment: own }: Image,
+    from: RestoreRequest & { root: RootFile },
   ): Promise<Outcome<RestoredSandbox>> {
     const { sandboxId, limits } = config;
     const environment = environmentOf(config, own);
-    const restored = await this.#launcher.restore({ sandboxId, rootfsPath, limits, environment }, from);
+    const restored = await this.#launcher.restore({ sandboxId, root: from.root, limits, environment }, from);
     if (!restored.ok) return failure('restore_failed', restored.detail);
     const { sandbox } = restored.value;
-    const { state, isCopy, sinkOf, programOf, endsCall } = from;
+    const { state, isCopy, generation, sinkOf, programOf, endsCall } = from;
     const agreed = Promise.withResolvers<void>();
     const goes = await goOnFrom(restored.value, state, {
       isCopy,
+      generation,
       sinkOf,
       programOf,
       endsCall,
@@ -287,10 +303,11 @@ export class RunscSandboxes implements Sandboxes {
     const sandboxId = `sbx-${randomBytes(8).toString('hex')}`;
     try {
       const image = await this.#engine.images.findByDigest(imageDigest);
-      if (!image.ok || !(await this.#admit({ sandboxId, limits })).ok) return undefined;
+      const root = image.ok ? await this.#rootOf(sandboxId, image.value) : undefined;
+      if (!image.ok || !root?.ok || !(await this.#admit({ sandboxId, limits })).ok) return undefined;
       const launched = await this.#launcher.launch({
         sandboxId,
-        rootfsPath: image.value.rootfsPath,
+        root: root.value,
         limits,
         environment: environmentOf({ environment: {} }, image.value.environment),
         ahead: { imports: this.#options.pool?.imports ?? [] },

@@ -36,8 +36,9 @@ export interface SandboxParts {
   tools: SandboxTools;
   files: SandboxFiles;
   programs: GuestPrograms;
-  /** Digest of what the host lays into it, and the user of everything in it. */
+  /** Digest of what the host lays into it, id of its root file, and the user of everything in it. */
   guest: string;
+  root: string;
   userId: number;
   /** How long a program waits for its tools before its sandbox is frozen. */
   restAfterMs: number;

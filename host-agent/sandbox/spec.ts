@@ -10,10 +10,9 @@ import type { CapabilitySet, OciIdMapping, OciMount, OciProcess, OciResources, O
 import { SECCOMP } from './seccomp.ts';
 
 export const WORKSPACE = '/workspace';
-export const GUEST_MOUNT = '/sandgate';
 /** Where the guest reads which sandbox it is, and of which generation. */
 export const IDENTITY_MOUNT = '/run/sandgate';
-const SUPERVISOR = `${GUEST_MOUNT}/supervisor`;
+const SUPERVISOR = '/sandgate/supervisor';
 
 /** Users of sandboxes are at or above this, where no account of the machine lies. */
 export const FIRST_SANDBOX_USER = 100_000;
@@ -27,6 +26,7 @@ const MIB = 1024 * 1024;
  */
 export const OWN_PROCESSES = 24 + 2 * (MAX_TRANSFERS + MAX_WATCHES + MAX_TERMINALS) + MAX_PROCESSES;
 const SHARED_MEMORY_BYTES = 64 * MIB;
+const IDENTITY_BYTES = 64 * 1024;
 const CPU_PERIOD_US = 100_000;
 const CPU_SHARES_PER_CPU = 1024;
 
@@ -36,9 +36,8 @@ export interface SpecInput {
   limits: ResourceLimits;
   /** Weight among the sandboxes of the host; without it, that of its CPUs. */
   cpuShares?: number;
-  rootfsPath: string;
-  guestDir: string;
-  identityDir: string;
+  /** An EROFS image of its root file system, with the guest programs in it. */
+  rootPath: string;
   /** Folders of the host that hold what the sandbox writes; empty, and its own. */
   storage: { workspace: string; tmp: string };
   /** User and group of everything in the sandbox, its own among the living sandboxes. */
@@ -57,7 +56,8 @@ export function buildSpec(input: SpecInput): OciSpec {
     ociVersion: '1.0.2',
     hostname: input.hostname,
     process: buildProcess(input),
-    root: { path: input.rootfsPath, readonly: true },
+    // A name that the specification asks for: there is no such folder, the annotations say what the root is.
+    root: { path: 'root', readonly: true },
     mounts: buildMounts(input),
     linux: {
       cgroupsPath: input.cgroupPath,
@@ -77,13 +77,13 @@ export function buildSpec(input: SpecInput): OciSpec {
       devices: [],
       seccomp: SECCOMP,
     },
-    annotations: storageAnnotations(input),
+    annotations: { ...rootAnnotations(input.rootPath), ...storageAnnotations(input) },
   };
 }
 
 /**
- * So what serves the sandbox's files has root's powers over files of root and of the sandbox's user, and over no others.
- * Root is root here: the files of an image are root's, and are to be that inside.
+ * So nothing of the sandbox that runs on the host has powers over what belongs to others there. Root is among them for a
+ * process that serves files, where a mount should ever need one: the files of an image are root's, and are that inside.
  */
 function ownIds(userId: number): OciIdMapping[] {
   return [0, userId].map((id) => ({ containerID: id, hostID: id, size: 1 }));
@@ -131,24 +131,33 @@ function noCapabilities(): Record<CapabilitySet, string[]> {
   return { bounding: [], effective: [], inheritable: [], permitted: [], ambient: [] };
 }
 
-function buildMounts({ guestDir, identityDir, storage }: SpecInput): OciMount[] {
+function buildMounts({ storage, userId }: SpecInput): OciMount[] {
   return [
     { destination: '/proc', type: 'proc', source: 'proc', options: ['nosuid', 'nodev', 'noexec'] },
-    bind('/tmp', storage.tmp, 'rw'),
-    bind(WORKSPACE, storage.workspace, 'rw'),
-    bind(GUEST_MOUNT, guestDir, 'ro'),
-    bind(IDENTITY_MOUNT, identityDir, 'ro'),
-    {
-      destination: '/dev/shm',
-      type: 'tmpfs',
-      source: 'tmpfs',
-      options: ['nosuid', 'nodev', 'noexec', 'mode=1777', `size=${SHARED_MEMORY_BYTES}`],
-    },
+    bind('/tmp', storage.tmp),
+    bind(WORKSPACE, storage.workspace),
+    memory('/dev/shm', ['mode=1777', `size=${SHARED_MEMORY_BYTES}`]),
+    // The supervisor writes it, and it is a user of the sandbox as all others.
+    memory(IDENTITY_MOUNT, ['mode=0755', `uid=${userId}`, `gid=${userId}`, `size=${IDENTITY_BYTES}`]),
   ];
 }
 
-function bind(destination: string, source: string, access: 'ro' | 'rw'): OciMount {
-  return { destination, type: 'bind', source, options: ['bind', access, 'nosuid', 'nodev'] };
+function bind(destination: string, source: string): OciMount {
+  return { destination, type: 'bind', source, options: ['bind', 'rw', 'nosuid', 'nodev'] };
+}
+
+function memory(destination: string, options: string[]): OciMount {
+  return {
+    destination,
+    type: 'tmpfs',
+    source: 'tmpfs',
+    options: ['nosuid', 'nodev', 'noexec', ...options],
+  };
+}
+
+/** With a root that no process of the host serves, and nothing else that one would have to, there is no gofer. */
+function rootAnnotations(rootPath: string): Record<string, string> {
+  return { 'dev.gvisor.spec.rootfs.source': rootPath, 'dev.gvisor.spec.rootfs.type': 'erofs' };
 }
 
 /**

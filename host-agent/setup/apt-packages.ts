@@ -5,11 +5,18 @@ import { SetupFailure } from './failure.ts';
 import { failureReason } from './failure-reason.ts';
 import type { Outcome } from './step.ts';
 
-const PACKAGES = ['ca-certificates', 'debian-archive-keyring', 'gcc', 'mmdebstrap', 'musl-tools'];
+export const SETUP_PACKAGES: readonly string[] = [
+  'ca-certificates',
+  'debian-archive-keyring',
+  'erofs-utils',
+  'gcc',
+  'mmdebstrap',
+  'musl-tools',
+];
 
 export async function installAptPackages(
   detail: (text: string) => void,
-  packages: readonly string[] = PACKAGES,
+  packages: readonly string[] = SETUP_PACKAGES,
 ): Promise<Outcome<undefined>> {
   const missing = await missingPackages(packages);
   if (missing.length === 0) return { value: undefined, did: 'all there' };

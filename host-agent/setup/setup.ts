@@ -12,6 +12,7 @@ import { installFolder } from './compiled-folder.ts';
 import { type DebianArchive, debianArchive } from './debian-archive.ts';
 import { SetupFailure } from './failure.ts';
 import { type BuiltImage, installImage, recipeNames } from './image.ts';
+import { installImageRoot } from './image-root.ts';
 import { removeLeftovers } from './leftovers.ts';
 import { type Machine, requireMachine, requireRoot } from './machine.ts';
 import { installRunsc } from './runsc.ts';
@@ -65,10 +66,14 @@ export async function setUp(
         detail,
       ),
     );
+    const imagesDir = join(cacheDir, 'images');
+    await progress.step(`root of image ${DEFAULT_IMAGE}`, (detail) =>
+      installImageRoot({ imagesDir, digest: image.digest, guestDir }, detail),
+    );
     const digestLibrary = await progress.step('digest library', (detail) =>
       installDigestLibrary({ repositoryDir, cacheDir }, detail),
     );
-    return { runscPath, imagesDir: join(cacheDir, 'images'), guestDir, digestLibrary, image };
+    return { runscPath, imagesDir, guestDir, digestLibrary, image };
   });
 }
 

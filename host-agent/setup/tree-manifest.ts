@@ -7,9 +7,12 @@ export type TreeManifest = { sha256: string; entries: number; sizeBytes: number 
 
 /**
  * Covers path, type, mode, owner, size, modification time and link target. It notices a half-deleted or edited
- * tree; only root, who owns the cache, could forge it.
+ * tree; only root, who owns the cache, could forge it. Times after `latestTimeMs` count as that.
  */
-export async function treeManifest(root: string): Promise<TreeManifest> {
+export async function treeManifest(
+  root: string,
+  { latestTimeMs = Number.POSITIVE_INFINITY } = {},
+): Promise<TreeManifest> {
   const hash = createHash('sha256');
   let entries = 0;
   let sizeBytes = 0;
@@ -20,9 +23,8 @@ export async function treeManifest(root: string): Promise<TreeManifest> {
       const path = join(relative, names[index] ?? '');
       const target = stat.isSymbolicLink() ? await readlink(join(root, path)) : '';
       const size = stat.isFile() ? stat.size : 0;
-      hash.update(
-        JSON.stringify([path, stat.mode, stat.uid, stat.gid, size, Math.floor(stat.mtimeMs), target]),
-      );
+      const time = Math.floor(Math.min(stat.mtimeMs, latestTimeMs));
+      hash.update(JSON.stringify([path, stat.mode, stat.uid, stat.gid, size, time, target]));
       entries += 1;
       sizeBytes += size;
       if (stat.isDirectory()) await walk(path);

@@ -13,7 +13,6 @@ const OWN_MOUNTS = [
   '/dev/shm',
   '/proc',
   '/run/sandgate',
-  '/sandgate',
   '/sys',
   '/tmp',
   '/workspace',

@@ -10,7 +10,9 @@ import {
   checkpoint,
   emptyFolder,
   moved,
+  noOutput,
   numbers,
+  restore,
   start,
   TEST_TIMEOUT_MS,
   useCheckpointHosts,
@@ -176,6 +178,33 @@ client.sendall(b'half')
     expect(await call.running?.finished).toMatchObject({ status: 'interrupted', stateLost: false });
     expect((await python(next, 'kept')).value).toBe('7');
     await next.destroy();
+  });
+
+  it('never tells a program that runs on that it is what it was before', {
+    timeout: TEST_TIMEOUT_MS,
+  }, async () => {
+    let sandbox = await start();
+    await shell(
+      sandbox,
+      '(while :; do cat /run/sandgate/generation 2>/dev/null || echo none; done >/tmp/seen) & sleep 0.2',
+    );
+    sandbox = await moved(sandbox, 1, 7);
+    const seen = await shell(sandbox, 'sleep 0.2; uniq /tmp/seen | head -c 1000');
+    expect(seen.stdout).toMatch(/^0\n(none\n)?7\n$/);
+    await sandbox.destroy();
+  });
+
+  it('does not go on where its image was built of other files', { timeout: TEST_TIMEOUT_MS }, async () => {
+    const sandbox = await start();
+    const { state, imageDir, goOn } = await checkpoint(sandbox);
+    for (const root of ['0'.repeat(32), undefined]) {
+      await expect(restore(1, { imageDir, state: { ...state, root } }, 1, noOutput)).rejects.toThrow(
+        /^snapshot_mismatch: /,
+      );
+    }
+    await goOn();
+    expect((await python(sandbox, '1 + 1')).value).toBe('2');
+    await sandbox.destroy();
   });
 
   it('stands still from its checkpoint on, and goes on where it was', {

@@ -29,7 +29,7 @@ export async function leftoversOf(stateDir: string): Promise<Leftovers> {
 
 /**
  * Every process that has the state folder in its command line or environment (the host agent, each runsc with its
- * sentry, gofer and stubs, which share the sentry's command line), this process left out.
+ * sentry and stubs, which share the sentry's command line), this process left out.
  */
 export async function processesOf(stateDir: string): Promise<StackProcess[]> {
   const found: StackProcess[] = [];

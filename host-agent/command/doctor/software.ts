@@ -33,6 +33,12 @@ export function checkGuest(isThere: boolean): Finding {
   return isThere ? pass('guest programs', 'there') : fail('guest programs', 'missing', INSTALL);
 }
 
+export function checkRootMaker(isThere: boolean): Finding {
+  return isThere
+    ? pass('mkfs.erofs', 'there')
+    : fail('mkfs.erofs', 'missing: no new image can be used', 'apt-get install erofs-utils');
+}
+
 export function checkImages(images: readonly { name: string }[]): Finding {
   if (images.length === 0) return fail('images', 'none', `${INSTALL}, or sandgate-host images build python`);
   return pass('images', [...new Set(images.map(({ name }) => name))].sort().join(', '));

@@ -31,6 +31,8 @@ export const CarriedSandboxSchema = z.strictObject({
   v: z.literal(1),
   /** Digest of the programs that the host lays into each sandbox: those that run must be there when it goes on. */
   guest: z.string().max(128),
+  /** Id of the file that its root is; where it was a folder, none. */
+  root: z.string().max(128).optional(),
   user_id: z.int().min(FIRST_SANDBOX_USER).max(LAST_SANDBOX_USER),
   place: z.strictObject({ cwd: z.string(), environment: z.array(z.string()).max(MAX_VARIABLES) }),
   link: CarriedLinkSchema,

@@ -28,8 +28,9 @@ export interface CheckpointSubject {
   place: ToolPlace;
   tools: SandboxTools;
   programs: GuestPrograms;
-  /** Of the programs in it, and of the user that they run as. */
+  /** Of the programs in it, of its root file, and of the user that they run as. */
   guest: string;
+  root: string;
   userId: number;
   runningCalls(): readonly RunningCall[];
   isPaused(): boolean;
@@ -141,10 +142,11 @@ class Stillness {
 }
 
 async function carry(subject: CheckpointSubject): Promise<CarriedSandbox> {
-  const { link, place, tools, programs, guest, userId } = subject;
+  const { link, place, tools, programs, guest, root, userId } = subject;
   return {
     v: 1,
     guest,
+    root,
     user_id: userId,
     place: { cwd: place.cwd, environment: [...place.environment] },
     link: link.carry(),

@@ -12,6 +12,7 @@ import type { CarriedCall, CarriedSandbox } from './carried.ts';
 
 export interface GoOn {
   isCopy: boolean;
+  generation: number;
   /** Where the output of a call goes that ran. */
   sinkOf: (tool: ToolName) => OutputSink;
   /** Of a program: what becomes of its calls. */
@@ -31,14 +32,14 @@ export interface ReadyToGoOn {
 export async function goOnFrom(
   restored: RestoredParts,
   state: CarriedSandbox,
-  { isCopy, timeoutMs, makeReady, endsCall = () => false, ...heard }: GoOn,
+  { isCopy, generation, timeoutMs, makeReady, endsCall = () => false, ...heard }: GoOn,
 ): Promise<Outcome<ReadyToGoOn>> {
   const { sandbox, parts } = restored;
   const { link, freezer, programs } = parts;
   const letSleep = freezer.hold();
   const calls = adoptCalls(restored, state, heard);
   programs.adopt(state.programs);
-  const goes = await link.goOn(timeoutMs, isCopy);
+  const goes = await link.goOn(timeoutMs, { isCopy, generation, sandboxId: sandbox.id });
   const isReady = goes.ok && (await readied(calls, endsCall, makeReady));
   if (!isReady) {
     letSleep();

@@ -49,6 +49,7 @@ describe('pruning', () => {
     name,
     digest: `sha256:${name}`,
     rootfsPath: '',
+    builtAt: undefined,
     createdAt: '2026-01-01T00:00:00Z',
     namedAt: '2026-01-01T00:00:00Z',
     sizeBytes: 1,

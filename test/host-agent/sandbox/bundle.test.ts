@@ -20,9 +20,7 @@ const specOf = () =>
   buildSpec({
     hostname: ID,
     limits: { cpus: 1, memory_bytes: 1, processes: 8, workspace_bytes: 1, tmp_bytes: 1 },
-    rootfsPath: '/rootfs',
-    guestDir: '/guest',
-    identityDir: bundles.identityOf(ID),
+    rootPath: '/images/root.erofs',
     storage: bundles.storageOf(ID),
     userId: 100_000,
     cgroupPath: '/x/y',

@@ -12,9 +12,7 @@ const INPUT: SpecInput = {
     workspace_bytes: 128 * MIB,
     tmp_bytes: 64 * MIB,
   },
-  rootfsPath: '/images/python/rootfs',
-  guestDir: '/guest/abc',
-  identityDir: '/bundle/identity',
+  rootPath: '/images/python/roots/abc.erofs',
   storage: { workspace: '/bundle/storage/workspace', tmp: '/bundle/storage/tmp' },
   userId: 100_007,
   cgroupPath: '/sandgate-test/sbx-0011223344556677',
@@ -52,6 +50,16 @@ const RULES: Rule[] = [
     },
   },
   {
+    title: 'the root is the image file, with nothing writable over it',
+    holds: ({ annotations }) =>
+      annotations['dev.gvisor.spec.rootfs.source'] === '/images/python/roots/abc.erofs' &&
+      annotations['dev.gvisor.spec.rootfs.type'] === 'erofs' &&
+      annotations['dev.gvisor.spec.rootfs.overlay'] === undefined,
+    breakIt: (spec) => {
+      spec.annotations['dev.gvisor.spec.rootfs.overlay'] = 'memory';
+    },
+  },
+  {
     title: 'no capability is in any set, and all five sets are given',
     holds: ({ process }) =>
       Object.keys(process.capabilities).sort().join() ===
@@ -80,25 +88,30 @@ const RULES: Rule[] = [
     breakIt: (spec) => spec.process.args.unshift('/bin/sh', '-c'),
   },
   {
-    title:
-      'only the guest folder, and the sandbox’s own storage and identity, are bound, without set-user-id programs and devices',
+    title: 'only the sandbox’s own storage is bound, without set-user-id programs and devices',
     holds: (spec) => {
       const binds = spec.mounts.filter((mount) => mount.type === 'bind');
       return (
-        binds.map(({ source }) => source).join() ===
-          '/bundle/storage/tmp,/bundle/storage/workspace,/guest/abc,/bundle/identity' &&
+        binds.map(({ source }) => source).join() === '/bundle/storage/tmp,/bundle/storage/workspace' &&
         binds.every(({ options }) => options.includes('nosuid') && options.includes('nodev'))
       );
     },
     breakIt: (spec) => spec.mounts.push({ destination: '/x', type: 'bind', source: '/var/run', options: [] }),
   },
   {
-    title: 'the guest folder is read-only, and so is what the guest reads about itself',
+    title: 'what the guest reads about itself is a small tmpfs of its own, and nothing is run from it',
     holds: (spec) =>
-      optionsOf(spec, '/sandgate').includes('ro') && optionsOf(spec, '/run/sandgate').includes('ro'),
+      ['noexec', 'nosuid', 'nodev', 'uid=100007', `size=${64 * 1024}`].every((option) =>
+        optionsOf(spec, '/run/sandgate').includes(option),
+      ),
     breakIt: (spec) => {
-      for (const mount of spec.mounts) mount.options = mount.options.filter((option) => option !== 'ro');
+      for (const mount of spec.mounts) mount.options = mount.options.filter((option) => option !== 'noexec');
     },
+  },
+  {
+    title: 'no mount needs a process of the host that serves it',
+    holds: (spec) => spec.mounts.every(({ type, options }) => type !== 'bind' || !options.includes('ro')),
+    breakIt: (spec) => spec.mounts.push({ destination: '/x', type: 'bind', source: '/x', options: ['ro'] }),
   },
   {
     title: 'every writable bind is replaced by a tmpfs with a size, so no file of the host can be written',
@@ -235,10 +248,12 @@ const RULES: Rule[] = [
     },
   },
   {
-    title: 'there are no hooks, and no annotations but those of the storage',
+    title: 'there are no hooks, and no annotations but those of the root and the storage',
     holds: (spec) =>
       !('hooks' in spec) &&
-      Object.keys(spec.annotations).every((key) => /^dev\.gvisor\.spec\.mount\.(tmp|workspace)\./.test(key)),
+      Object.keys(spec.annotations).every((key) =>
+        /^dev\.gvisor\.spec\.(rootfs|mount\.(tmp|workspace))\./.test(key),
+      ),
     breakIt: (spec) => {
       spec.annotations['dev.gvisor.flag.network'] = 'host';
     },

@@ -13,6 +13,7 @@ import {
   checkAgent,
   checkEnrolment,
   checkImages,
+  checkRootMaker,
   checkRunsc,
   checkService,
 } from '../../../../host-agent/command/doctor/software.ts';
@@ -100,6 +101,8 @@ describe('the checks of the machine', () => {
     ['a runsc of two years ago', runsc('20240729.0', '2026-11-29'), 'warn'],
     ['a runsc that is of another version', checkRunsc(failure('sandbox_failed', 'was expected'), 0), 'fail'],
     ['no runsc', checkRunsc(undefined, 0), 'fail'],
+    ['what makes roots of images', checkRootMaker(true), 'pass'],
+    ['nothing that makes roots of images', checkRootMaker(false), 'fail'],
     ['an image', checkImages([{ name: 'python' }]), 'pass'],
     ['no image', checkImages([]), 'fail'],
     ['a key for root only', checkEnrolment(0o100600), 'pass'],
