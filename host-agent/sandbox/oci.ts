@@ -60,7 +60,7 @@ export interface OciSeccomp {
   defaultAction: 'SCMP_ACT_ALLOW';
   syscalls: {
     names: string[];
-    action: 'SCMP_ACT_ERRNO' | 'SCMP_ACT_TRACE';
+    action: 'SCMP_ACT_ALLOW' | 'SCMP_ACT_ERRNO' | 'SCMP_ACT_TRACE';
     args?: { index: number; value: number; valueTwo: number; op: 'SCMP_CMP_MASKED_EQ' }[];
   }[];
 }

@@ -57,31 +57,30 @@ const REFUSED = [
 ];
 
 /** Of a new user namespace its maker is root, with every capability in it: nothing is to be had of that. */
-const NEW_NAMESPACES = {
-  cgroup: 0x02000000,
-  ipc: 0x08000000,
-  mount: 0x00020000,
-  network: 0x40000000,
-  pid: 0x20000000,
-  user: 0x10000000,
-  uts: 0x04000000,
-};
+const NEW_NAMESPACES =
+  0x02000000 | // cgroup
+  0x08000000 | // ipc
+  0x00020000 | // mount
+  0x40000000 | // network
+  0x20000000 | // pid
+  0x10000000 | // user
+  0x04000000; // uts
 
-const FILE_TYPE_MASK = 0o170000;
-/** gVisor heeds neither `nodev` nor the lack of CAP_MKNOD; the devices that can be opened are its own, as in /dev. */
-const DEVICE_TYPES = [0o020000, 0o060000];
+/**
+ * Set in the type of a device, of either kind, and of nothing else that `mknod` makes. gVisor heeds neither `nodev` nor the
+ * lack of CAP_MKNOD; the devices that can be opened are its own, as in /dev.
+ */
+const DEVICE_TYPES = { mask: 0o120000, value: 0o020000 };
 
+/** The first rule that fits a call counts. Each takes memory of every sandbox, so they are few. */
 export const SECCOMP: OciSeccomp = {
   defaultAction: 'SCMP_ACT_ALLOW',
   syscalls: [
     { names: REFUSED, action: 'SCMP_ACT_ERRNO' },
-    ...Object.values(NEW_NAMESPACES).map((flag) =>
-      refusedWith(['clone', 'unshare'], { index: 0, mask: flag, value: flag }),
-    ),
-    ...DEVICE_TYPES.flatMap((value) => [
-      refusedWith(['mknod'], { index: 1, mask: FILE_TYPE_MASK, value }),
-      refusedWith(['mknodat'], { index: 2, mask: FILE_TYPE_MASK, value }),
-    ]),
+    whereMasked(['clone', 'unshare'], 'SCMP_ACT_ALLOW', { index: 0, mask: NEW_NAMESPACES, value: 0 }),
+    { names: ['clone', 'unshare'], action: 'SCMP_ACT_ERRNO' },
+    whereMasked(['mknod'], 'SCMP_ACT_ERRNO', { index: 1, ...DEVICE_TYPES }),
+    whereMasked(['mknodat'], 'SCMP_ACT_ERRNO', { index: 2, ...DEVICE_TYPES }),
     // Its flags lie in memory, where no filter looks. Untraced, this is ENOSYS, and then C libraries use `clone`; runsc
     // knows no other error than EPERM for ERRNO, which they take for an answer.
     { names: ['clone3'], action: 'SCMP_ACT_TRACE' },
@@ -94,10 +93,11 @@ interface MaskedArgument {
   value: number;
 }
 
-function refusedWith(
+function whereMasked(
   names: string[],
+  action: OciSeccomp['syscalls'][number]['action'],
   { index, mask, value }: MaskedArgument,
 ): OciSeccomp['syscalls'][number] {
   const argument = { index, value: mask, valueTwo: value, op: 'SCMP_CMP_MASKED_EQ' as const };
-  return { names, action: 'SCMP_ACT_ERRNO', args: [argument] };
+  return { names, action, args: [argument] };
 }

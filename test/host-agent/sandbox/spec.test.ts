@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { OciSpec } from '../../../host-agent/sandbox/oci.ts';
+import type { OciSeccomp, OciSpec } from '../../../host-agent/sandbox/oci.ts';
 import { buildSpec, OWN_PROCESSES, type SpecInput } from '../../../host-agent/sandbox/spec.ts';
 
 const MIB = 1024 * 1024;
@@ -39,6 +39,26 @@ function hint(spec: OciSpec, mount: string, key: string): string {
 function rlimitIs(spec: OciSpec, type: string, value: number): boolean {
   const found = spec.process.rlimits.filter((rlimit) => rlimit.type === type);
   return found.length === 1 && found[0]?.soft === value && found[0].hard === value;
+}
+
+/** Flags of `clone` and types of `mknod`, by their numbers in Linux. */
+const NEW_NAMESPACES = [0x02000000, 0x04000000, 0x08000000, 0x00020000, 0x10000000, 0x20000000, 0x40000000];
+const SHARED_FILES = 0x400;
+const [PIPE, CHARACTER_DEVICE, BLOCK_DEVICE, REGULAR_FILE, SOCKET] = [
+  0o010000, 0o020000, 0o060000, 0o100000, 0o140000,
+];
+
+/** As runsc reads it: the first entry that fits, and the call is let through where none does. */
+function actionOn(
+  syscalls: OciSeccomp['syscalls'],
+  { name, argument, index }: { name: string; argument: number; index: number },
+): string {
+  const fitting = syscalls.find(
+    ({ names, args }) =>
+      names.includes(name) &&
+      (args ?? []).every((mask) => mask.index === index && (argument & mask.value) === mask.valueTwo),
+  );
+  return fitting?.action ?? 'SCMP_ACT_ALLOW';
 }
 
 const RULES: Rule[] = [
@@ -222,11 +242,16 @@ const RULES: Rule[] = [
   {
     title: 'mounts, keys, modules and namespaces are out of reach of its system calls',
     holds: ({ linux }) => {
-      const refused = (name: string): number =>
-        (linux.seccomp?.syscalls ?? []).filter(({ names }) => names.includes(name)).length;
+      const refused = (name: string, argument = 0, index = 0): boolean =>
+        actionOn(linux.seccomp?.syscalls ?? [], { name, argument, index }) !== 'SCMP_ACT_ALLOW';
       const always = ['mount', 'open_tree', 'setns', 'keyctl', 'bpf', 'init_module', 'kexec_load', 'clone3'];
       return (
-        always.every((name) => refused(name) === 1) && refused('unshare') === 7 && refused('clone') === 7
+        always.every((name) => refused(name)) &&
+        NEW_NAMESPACES.every((flag) => refused('unshare', flag | SHARED_FILES) && refused('clone', flag)) &&
+        !refused('unshare', SHARED_FILES) &&
+        !refused('clone', SHARED_FILES) &&
+        [CHARACTER_DEVICE, BLOCK_DEVICE].every((type) => refused('mknod', type | 0o666, 1)) &&
+        [0, PIPE, REGULAR_FILE, SOCKET].every((type) => !refused('mknodat', type | 0o666, 2))
       );
     },
     breakIt: (spec) => void spec.linux.seccomp?.syscalls.shift(),

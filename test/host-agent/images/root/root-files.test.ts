@@ -87,7 +87,7 @@ describe('the root file of an image', () => {
   test('has the guest programs in the place of whatever the tree has there, and leaves the tree alone', async () => {
     const tree = makeTree();
     const root = unpack((await make(tree)).path);
-    expect(readdirSync(join(root, 'sandgate'), { recursive: true }).toSorted()).toEqual([
+    expect(readdirSync(join(root, 'sandgate'), { recursive: true, encoding: 'utf8' }).toSorted()).toEqual([
       'kernels',
       'kernels/python.py',
       'supervisor',
