@@ -67,11 +67,12 @@ export function constraintViolations(
   return constraints.flatMap((constraint) => {
     const keys = constraint.argument.slice(1).split('/').map(unescaped);
     const path = [place.root, ...keys].filter((part) => part !== '').join('.');
-    const value = valueAt(args, keys);
-    if (value === undefined) {
-      return constraint.required ? [{ path, expected: expectedOf(constraint), received: 'nothing' }] : [];
-    }
+    const { found, value } = valueAt(args, keys);
+    if (found === 'nothing') return constraint.required ? [violation(path, undefined)] : [];
+    if (found === 'elsewhere') return [violation(path, value)];
     if (!Array.isArray(value)) return isAllowed(constraint, value, place) ? [] : [violation(path, value)];
+    // Nobody knows what a tool takes in the place of a list of none.
+    if (value.length === 0 && constraint.required) return [violation(path, value)];
     return value.flatMap((entry, index) =>
       isAllowed(constraint, entry, place) ? [] : [violation(`${path}.${index}`, entry)],
     );
@@ -141,13 +142,20 @@ function isOfHosts(text: string, hosts: readonly string[]): boolean {
   });
 }
 
-function valueAt(args: unknown, keys: readonly string[]): unknown {
+/** `elsewhere`: on the way to it is something that has no place for it, and the tool may look for it there. */
+function valueAt(
+  args: unknown,
+  keys: readonly string[],
+): { found: 'value' | 'nothing' | 'elsewhere'; value: unknown } {
   let value = args;
   for (const key of keys) {
-    if (!isObject(value) || !Object.hasOwn(value, key)) return undefined;
+    if (!isObject(value)) return { found: 'elsewhere', value };
+    const isThere = Object.hasOwn(value, key);
+    if (!isThere && Array.isArray(value) && value.length > 0) return { found: 'elsewhere', value };
+    if (!isThere || value[key] === undefined) return { found: 'nothing', value: undefined };
     value = value[key];
   }
-  return value;
+  return { found: 'value', value };
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

@@ -17,7 +17,7 @@ import {
   Sha256Schema,
   SnapshotIdSchema,
 } from './ids.ts';
-import { MAX_FRAME_BYTES } from './limits.ts';
+import { MAX_FRAME_BYTES, MAX_GRANT_CHARACTERS } from './limits.ts';
 import { SNAPSHOT_UP_FRAMES } from './snapshot.ts';
 import { TRANSFER_DOWN_SCHEMAS, TRANSFER_UP_SCHEMAS } from './transfer.ts';
 
@@ -70,7 +70,7 @@ export function proofMessage(link: {
 /** A command is a grant and its payload; a payload over one frame comes in `parts` with the same grant. */
 export const CommandFrameSchema = z.strictObject({
   type: z.literal('command'),
-  grant: z.string().max(8192),
+  grant: z.string().max(MAX_GRANT_CHARACTERS),
   part: z.int().min(0).max(63),
   parts: z.int().min(1).max(64),
   /** Of the request that it is for: only the host's log shows it. */

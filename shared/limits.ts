@@ -98,3 +98,6 @@ export const RESOURCE_CLASSES = {
   large: { cpus: 2, memory_bytes: 2 * GIB, processes: 512, workspace_bytes: 4 * GIB, tmp_bytes: 1 * GIB },
   io: { cpus: 1, memory_bytes: 1 * GIB, processes: 256, workspace_bytes: 8 * GIB, tmp_bytes: 2 * GIB },
 } as const;
+
+/** Of a grant as it travels, with all of the longest tool policy in it, twice. */
+export const MAX_GRANT_CHARACTERS = 16_384;

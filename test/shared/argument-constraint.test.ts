@@ -119,7 +119,7 @@ describe('hosts', () => {
 describe('values', () => {
   const fixed = { argument: '/mode', one_of: ['read', 2, true, null] };
 
-  test.each([['read'], [2], [true], [null], [['read', 2]], [[]]])('hold %j', (mode) => {
+  test.each([['read'], [2], [true], [null], [['read', 2]]])('hold %j', (mode) => {
     expect(allows(fixed, { mode })).toBe(true);
   });
 
@@ -139,7 +139,7 @@ describe('an argument', () => {
 
   test('that is left out is refused, unless it may be', () => {
     const needed = { argument: '/path', path_prefixes: ['/data'] };
-    for (const args of [{}, [], null, { other: '/data' }, Object.create({ path: '/data' })]) {
+    for (const args of [{}, [], { other: '/data' }, Object.create({ path: '/data' })]) {
       expect(violations(needed, args)).toEqual([
         {
           path: 'arguments.path',
@@ -150,6 +150,24 @@ describe('an argument', () => {
     }
     expect(allows({ ...needed, required: false }, {})).toBe(true);
     expect(allows({ ...needed, required: false }, { path: '/etc' })).toBe(false);
+  });
+
+  test('that is an empty list is left out: nothing in it could be looked at', () => {
+    const needed = { argument: '/paths', path_prefixes: ['/data'] };
+    expect(violations(needed, { paths: [] })).toMatchObject([{ received: '[]' }]);
+    expect(allows({ ...needed, required: false }, { paths: [] })).toBe(true);
+  });
+
+  test.each([
+    { target: [{ url: 'https://evil.test/' }] },
+    { target: 'https://evil.test/' },
+    { target: null },
+    null,
+  ])('that may be left out is not %j, where nothing could be found in its place', (args) => {
+    const inside = { argument: '/target/url', hosts: ['api.example.com'], required: false };
+    expect(allows(inside, args)).toBe(false);
+    expect(allows(inside, {})).toBe(true);
+    expect(allows(inside, { target: {} })).toBe(true);
   });
 
   test.each([

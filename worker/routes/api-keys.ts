@@ -14,6 +14,7 @@ import { sha256Hex } from '../../shared/digest.ts';
 import { type Failure, failure } from '../../shared/errors.ts';
 import { type ToolPolicy, ToolPolicySchema } from '../../shared/tool-policy.ts';
 import type { Configuration } from '../configuration.ts';
+import { decodeToken, MAX_TOKEN_BYTES } from '../identity/compact-token.ts';
 import { issueAccessToken } from '../identity/own-issuer.ts';
 import { challenge } from '../middleware/authentication.ts';
 import { invalid } from '../middleware/body.ts';
@@ -114,8 +115,13 @@ const exchangeApiKey = defineRoute({
     if (lifetimeS < 1)
       throw refused(configuration, failure('unauthenticated', 'the API key is about to expire'));
     const facts = { tenant, subject, apiKeyId: keyId, scope, toolPolicy, lifetimeS };
+    const token = await issueAccessToken(configuration.ownIssuer, facts, nowMs);
+    if (!decodeToken(token).ok) {
+      const expected = `scopes that leave room for the tool policy in a token of ${MAX_TOKEN_BYTES} bytes`;
+      throw invalid([{ path: 'body.scope', expected }]);
+    }
     return reply(200, {
-      access_token: await issueAccessToken(configuration.ownIssuer, facts, nowMs),
+      access_token: token,
       issued_token_type: ACCESS_TOKEN_TYPE,
       token_type: 'Bearer',
       expires_in: lifetimeS,

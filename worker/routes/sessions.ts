@@ -19,6 +19,7 @@ import type { ForkedProgram } from '../objects/session/programs/forked.ts';
 import type { SnapshotFacts } from '../objects/snapshots/port.ts';
 import { keepsPlaces, place, refusedBy } from '../placement/place.ts';
 import { choosePool } from '../placement/pools.ts';
+import { requireEnvironment } from '../tools/held-call.ts';
 import { originOf } from './from-snapshot.ts';
 import { LABEL_QUERY, labelsOf } from './label-query.ts';
 import { poolCalls, SAFE, tenantCalls, UNSAFE } from './object-calls.ts';
@@ -35,6 +36,7 @@ export const CREATE_ERRORS = [
   'idempotency_conflict',
   'idempotency_in_progress',
   'session_deleted',
+  'policy_refused',
   'quota_exceeded',
   'image_not_found',
   'image_refused',
@@ -123,6 +125,9 @@ export async function placeAndCreate(
   { fresh, near = [], ...input }: NewSession,
 ): Promise<Outcome<Session>> {
   const { sessionId } = input;
+  const environment =
+    Object.keys(input.request.env).length === 0 ? success(null) : requireEnvironment(exchange.principal);
+  if (!environment.ok) return environment;
   const origin = await originOf(exchange, input.request, input.snapshot);
   if (!origin.ok) return origin;
   const { snapshot, request } = origin.value ?? { request: input.request };

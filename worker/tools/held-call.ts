@@ -1,14 +1,14 @@
 /** Holds calls to the tool policy of who makes them: refused with the path of the argument and what was expected. */
 import { type ArgumentConstraint, constraintViolations } from '../../shared/argument-constraint.ts';
-import { failure } from '../../shared/errors.ts';
-import { fileCallOf } from '../../shared/file-call.ts';
+import { failure, type Outcome, success } from '../../shared/errors.ts';
+import { fileCallOf, isOfTransfer } from '../../shared/file-call.ts';
 import { WORKDIR } from '../../shared/session.ts';
 import type { ToolName } from '../../shared/tool.ts';
 import type { ToolPolicy } from '../../shared/tool-policy.ts';
 import { isFileRequest, type TransferRequest } from '../../shared/transfer.ts';
 import { Refusal } from '../middleware/refusal.ts';
 import { builtInGuard } from './catalogue.ts';
-import { constraintsOn, type Guarded, isWithin, type Rights } from './policy.ts';
+import { constraintsOn, type Guarded, isWithin, mayUse, type Rights } from './policy.ts';
 
 type Held = Pick<Rights, 'toolPolicy'>;
 
@@ -50,6 +50,22 @@ export function requireWholly(held: Held, name: ToolName): void {
   throw new Refusal(failure('policy_refused', detail));
 }
 
+/**
+ * An environment says what shells and kernels do as they begin, so it is given by who may run any program all the same.
+ */
+export function requireEnvironment(principal: Pick<Rights, 'scopes' | 'toolPolicy'>): Outcome<null> {
+  if (principal.toolPolicy === null) return success(null);
+  const mayRunAny = RUN_ANYTHING.some((name) => {
+    const guard = builtInGuard(name);
+    return mayUse(principal, guard) && constraintsOn(principal, guard).length === 0;
+  });
+  if (mayRunAny) return success(null);
+  const detail = `the tool policy leaves none of ${RUN_ANYTHING.join(', ')} free: no environment stands in for a call of them`;
+  return failure('policy_refused', detail);
+}
+
+const RUN_ANYTHING: readonly ToolName[] = ['python', 'node', 'shell', 'run'];
+
 /** What needs no right to the shell. */
 const LOOKS_AT_PROCESSES: ReadonlySet<TransferRequest['operation']> = new Set([
   'process_list',
@@ -65,9 +81,10 @@ export function requireTransfer(
 ): ArgumentConstraint[] {
   const held = { toolPolicy };
   if (isFileRequest(request)) {
+    const isShown = constraintsOn(held, builtInGuard('file')).every(({ argument }) => isOfTransfer(argument));
     // An archive has paths and links of its own, which lead where they like.
-    if (request.operation === 'extract') requireWholly(held, 'file');
-    return requireBuiltInCall(held, 'file', { arguments: fileCallOf(request), root: '' });
+    if (request.operation === 'extract' || !isShown) requireWholly(held, 'file');
+    return requireBuiltInCall(held, 'file', { arguments: { ...fileCallOf(request) }, root: '' });
   }
   if (!LOOKS_AT_PROCESSES.has(request.operation)) requireWholly(held, 'shell');
   return [];

@@ -103,6 +103,28 @@ describe('an API key', () => {
     });
   });
 
+  test('with the longest tool policy gives tokens that are taken', async () => {
+    const longest = { tools: Array.from({ length: 190 }, (_, n) => `tool ${n}`) };
+    const { api_key: key } = await create('policies', { tool_policy: longest });
+    expect((await list(await tokenFor(key))).status).toBe(200);
+    const tooMany = { tools: [...longest.tools, 'one', 'more'] };
+    const body = { subject: 'robot', scopes: SCOPES, tool_policy: tooMany };
+    const refused = await api('POST', '/v1/tenants/policies/api-keys', { ...operator, body });
+    expect(problemIn(refused).code).toBe('invalid_request');
+  });
+
+  test('has no tool policy that is longer in bytes than it looks, nor one that finds no room in a token', async () => {
+    const wide = { tools: Array.from({ length: 20 }, (_, n) => `${n}`.padStart(90, '界')) };
+    const body = { subject: 'robot', scopes: SCOPES, tool_policy: wide };
+    const refused = await api('POST', '/v1/tenants/policies/api-keys', { ...operator, body });
+    expect(problemIn(refused).code).toBe('invalid_request');
+    const scopes = Array.from({ length: 20 }, (_, n) => `${n}`.padStart(100, 's'));
+    const long = { tools: Array.from({ length: 33 }, (_, n) => `${n}`.padStart(120, '0')) };
+    const { api_key: key } = await create('policies', { tool_policy: long, scopes });
+    expect(problemIn(await exchange(key)).violations).toMatchObject([{ path: 'body.scope' }]);
+    expect((await list(await tokenFor(key, { scope: scopes[0] }))).status).not.toBe(401);
+  });
+
   test('is kept as a digest, and shown once', async () => {
     const key = await create('digests');
     const listed = await api('GET', '/v1/tenants/digests/api-keys', operator);
