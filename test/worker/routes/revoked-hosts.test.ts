@@ -151,6 +151,30 @@ describe('the certificate of a revoked host', () => {
     expect(status).toMatchObject({ connected: false });
   });
 
+  test.each([{}, { on_host_loss: 'rebuild' }] as const)(
+    'is worth nothing on a link of a session that was being made as it was revoked: %j',
+    async (asked) => {
+      const session = await openSession(host, asked);
+      const challenged = [1, 2].map(() => Promise.withResolvers<void>());
+      const closed = [1, 2].map(() => Promise.withResolvers<number>());
+      // That of the next epoch too, which it may guess.
+      for (const [index, epoch] of ['1', '2'].entries()) {
+        await workerTransport.connect(
+          '/v1/links/sessions',
+          {
+            ...sessionHeaders(session),
+            authorization: `Bearer ${host.certificate}`,
+            'sandgate-epoch': epoch,
+          },
+          { message: () => challenged[index]?.resolve(), closed: (code) => closed[index]?.resolve(code) },
+        );
+      }
+      await Promise.all(challenged.map(({ promise }) => promise));
+      await revoke();
+      expect(await Promise.all(closed.map(({ promise }) => promise))).toEqual([1000, 1000]);
+    },
+  );
+
   test('brings and fetches no snapshot by a token that it was given before', async () => {
     const { hostId } = host;
     const configuration = await configurationOf(env);

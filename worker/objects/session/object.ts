@@ -344,7 +344,7 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
 
   async hostLost(notice: { hostId: string; isRevoked?: boolean }): Promise<void> {
     if (this.#parts.row.maybe?.facts.hostId !== notice.hostId) return;
-    if (notice.isRevoked === true) this.#parts.link.fence();
+    if (notice.isRevoked === true) this.#parts.link.cut();
     await loseHost(this.#parts, this.env);
   }
 

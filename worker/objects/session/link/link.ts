@@ -141,10 +141,19 @@ export class SessionLink {
     this.#drop(socket, CLOSE.internal);
   }
 
-  /** Tells the host that its sandbox is no longer wanted, and ends every socket. */
+  /** Tells the host that its sandbox is no longer wanted, and ends every link. */
   fence(): void {
     for (const socket of this.#context.getWebSockets()) {
       if (this.#state(socket)?.phase === 'linked') this.#fence(socket);
+    }
+    this.#current = undefined;
+  }
+
+  /** The same of a host that is trusted with nothing more: also what it has only begun to open. */
+  cut(): void {
+    for (const socket of this.#context.getWebSockets()) {
+      const phase = this.#state(socket)?.phase;
+      if (phase !== undefined && phase !== 'refused') this.#fence(socket);
     }
     this.#current = undefined;
   }
