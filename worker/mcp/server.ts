@@ -25,7 +25,7 @@ import { programTools } from './program-tools.ts';
 import type { Progress } from './progress.ts';
 import { failureResult } from './result.ts';
 import type { ResumableStream } from './resumable-stream.ts';
-import { sessionCommands } from './session-commands.ts';
+import { SESSION_COMMANDS, sessionCommands } from './session-commands.ts';
 import { SESSION_TOOLS_SCOPE, sessionTools } from './session-tools.ts';
 import type { TakenCall } from './taken-call.ts';
 import { serveTasks, taskCreation } from './tasks.ts';
@@ -118,7 +118,8 @@ async function listedTools(
   const listed = unwrap(
     await catalogueCalls(env, principal.tenant)((stub) => stub.list({ ...filter, ...bounds }), SAFE),
   );
-  const entries = await Promise.all(listed.tools.map((tool) => registered(exchange, tool)));
+  const all = await Promise.all(listed.tools.map((tool) => registered(exchange, tool)));
+  const entries = all.filter((tool) => !SESSION_COMMANDS.has(tool.listed.name));
   const rest = after === null ? atHand : atHand.filter((tool) => tool.listed.name > after);
   return mergedPage(rest, { entries, next: listed.next }, (tool) => tool.listed.name);
 }
@@ -128,6 +129,7 @@ async function registeredTool(
   exchange: Exchange<'tenant'>,
   name: string,
 ): Promise<McpServerTool | undefined> {
+  if (SESSION_COMMANDS.has(name)) return undefined;
   const [stored] = await storedTools(exchange, [name], 'mcp_name');
   if (stored === undefined) return undefined;
   const { tool } = stored;

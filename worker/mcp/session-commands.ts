@@ -13,6 +13,12 @@ import { jsonSchemaOf } from './tool-schema.ts';
 export const EXECUTE_CODE = 'execute_code';
 export const RUN_COMMAND = 'run_command';
 
+/**
+ * Names that registered tools may have as well, who are then called by `call_tool`: what a name means here is the same for
+ * everybody, whatever they may call.
+ */
+export const SESSION_COMMANDS: ReadonlySet<string> = new Set([EXECUTE_CODE, RUN_COMMAND]);
+
 /** Called by these names too, as REST has them, and not listed beside what stands for them. */
 const STOOD_FOR: ReadonlySet<ToolName> = new Set(['python', 'node', 'shell']);
 
