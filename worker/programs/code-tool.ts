@@ -6,6 +6,7 @@ import {
   CodeArgumentsSchema,
   type CreateProgram,
   KERNELS,
+  ProgramLanguageSchema,
   type ProgramTool,
 } from '../../shared/code-mode.ts';
 import { propertiesOf, without } from '../formats/json-schema.ts';
@@ -21,7 +22,6 @@ type Language = CreateProgram['language'];
 
 /** Of the functions in the tool's own description: a model reads all of them before it writes a word. */
 const MAX_DECLARATIONS_CHARACTERS = 16_000;
-const LANGUAGES: readonly Language[] = ['python', 'javascript'];
 const CALLS: Record<Language, string> = {
   python: 'tools.weather.get(city="Oslo"), or await tools.weather.get.aio(city="Oslo") to gather several',
   javascript: 'await tools.weather.get({city: "Oslo"})',
@@ -43,7 +43,7 @@ export const CODE_TOOL: ToolDefinition = {
 /** Those of whose kernels this caller has the scope. */
 export function programLanguages(principal: TenantPrincipal): Language[] {
   const names = new Set<string>(callableTools(principal).map(({ name }) => name));
-  return LANGUAGES.filter((language) => names.has(KERNELS[language]));
+  return ProgramLanguageSchema.options.filter((language) => names.has(KERNELS[language]));
 }
 
 /**
