@@ -8,6 +8,8 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 /** What does not compress is given up on soon. */
 const COMPRESSION_LEVEL = 1;
+/** 256 KiB: what finds as much as a larger one, and does not fill as much memory for each piece. */
+const WINDOW_LOG = 18;
 
 const compress = promisify(zstdCompress);
 const decompress = promisify(zstdDecompress);
@@ -43,7 +45,10 @@ export class Sealing {
    */
   async seal(piece: Uint8Array): Promise<SealedChunk> {
     const compressed = await compress(piece, {
-      params: { [constants.ZSTD_c_compressionLevel]: COMPRESSION_LEVEL },
+      params: {
+        [constants.ZSTD_c_compressionLevel]: COMPRESSION_LEVEL,
+        [constants.ZSTD_c_windowLog]: WINDOW_LOG,
+      },
     });
     const nonce = new Uint8Array(hmac(this.#nonceKey, compressed).subarray(0, NONCE_BYTES));
     const sealed = await webcrypto.subtle.encrypt(this.#algorithm(nonce), this.#key, compressed);
