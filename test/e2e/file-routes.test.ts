@@ -409,6 +409,12 @@ describe('a full disk', () => {
     }
   });
 
+  test('or a condition that does not hold is said to who is still sending', async () => {
+    const headers = { 'If-Match': '"none"' };
+    const refused = await put(session(), '/files/conditional', streamOf(16 * MIB), { headers });
+    expect(await problemOf(refused)).toMatchObject({ status: 412 });
+  });
+
   test('four writers of one file leave the whole of one of them', async () => {
     const contents = ['a', 'b', 'c', 'd'].map((letter) => Buffer.alloc(2 * MIB, letter));
     const written = await Promise.all(contents.map((content) => put(session(), '/files/contested', content)));

@@ -9,7 +9,6 @@ import { ERRORS, type Failure, failure, type Outcome, success } from '../../../.
 import { SSE_HEARTBEAT_MS } from '../../../../shared/limits.ts';
 import { LogEventSchema } from '../../../../shared/program.ts';
 import {
-  TRANSFER_CHUNK_BYTES,
   type TransferHead,
   type TransferRequest,
   TransferRequestSchema,
@@ -20,13 +19,14 @@ import { notFound } from '../lifecycle/creation.ts';
 import { FILE_HEADERS } from '../port.ts';
 import type { SessionRuntime } from '../runtime.ts';
 import type { Transfer, TransferFailure } from './transfer.ts';
-
-/** Enough to be worth a frame, little enough that a slow client is seen to move. */
-const LEAST_READ_BYTES = 16_384;
+import { discard, upload } from './upload.ts';
 
 export async function serveTransfer(runtime: SessionRuntime, request: Request): Promise<Response> {
   const begun = await beginTransfer(runtime, request);
-  if (!begun.ok) return refused(begun);
+  if (!begun.ok) {
+    await discard(request.body);
+    return refused(begun);
+  }
   const { asked, transfer, head } = begun;
   const headers = { [FILE_HEADERS.head]: JSON.stringify(head) };
   switch (asked.operation) {
@@ -113,28 +113,6 @@ async function finished(transfer: Transfer, before: Outcome<null>): Promise<Resp
   if (!before.ok) transfer.cancel();
   const done = await transfer.done;
   return done.ok ? Response.json(done.value) : refused(done);
-}
-
-/** Fails where the caller's bytes end before their end. */
-async function upload(transfer: Transfer, body: ReadableStream<Uint8Array> | null): Promise<Outcome<null>> {
-  const reader = body?.getReader({ mode: 'byob' });
-  // A host that has had enough is not to wait for bytes that nobody sends.
-  void transfer.done.then(() => reader?.cancel().catch(() => undefined));
-  try {
-    let buffer = new ArrayBuffer(TRANSFER_CHUNK_BYTES);
-    while (reader !== undefined) {
-      const read = await reader.readAtLeast(LEAST_READ_BYTES, new Uint8Array(buffer));
-      if (read.value === undefined || read.value.length === 0) break;
-      if (!(await transfer.push(read.value))) break;
-      if (read.done) break;
-      // The buffer went away with the read and comes back with its bytes.
-      buffer = read.value.buffer;
-    }
-  } catch {
-    return failure('transfer_failed', 'the body ended before its end');
-  }
-  transfer.allPushed();
-  return success(null);
 }
 
 function download(transfer: Transfer, length: number | null): ReadableStream<Uint8Array> {
