@@ -283,7 +283,7 @@ describe.each(CLIENTS)('%s', (_name, version, connect) => {
     expect(wrong.isError).toBe(true);
     expect(textOf(wrong)).toBe('error: invalid_request: arguments.code: expected string');
     await expect(client.call('execute_pythn', {})).rejects.toThrow(
-      /you may call: answer_program, call_tool, create_session/,
+      /you may call: answer_program, call_tool, code, create_session/,
     );
   });
 });
