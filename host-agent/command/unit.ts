@@ -18,16 +18,12 @@ const WATCHDOG_S = 60;
  */
 const KILL_MODE = 'process';
 
-/**
- * Found by taking one after the other away. Without CAP_SYS_PTRACE, /proc must show other users' processes. The kernel asks for
- * CAP_SETFCAP of who makes a user namespace that has its root.
- */
+/** Found by taking one after the other away. Without CAP_SYS_PTRACE, /proc must show other users' processes. */
 const CAPABILITIES = [
   'CAP_CHOWN',
   'CAP_DAC_OVERRIDE',
   'CAP_FOWNER',
   'CAP_KILL',
-  'CAP_SETFCAP',
   'CAP_SETGID',
   'CAP_SETPCAP',
   'CAP_SETUID',

@@ -42,19 +42,11 @@ export interface OciLinux {
   cgroupsPath: string;
   resources: OciResources;
   namespaces: { type: NamespaceType }[];
-  uidMappings: OciIdMapping[];
-  gidMappings: OciIdMapping[];
   devices: never[];
   seccomp?: OciSeccomp;
 }
 
-export type NamespaceType = 'pid' | 'network' | 'ipc' | 'uts' | 'mount' | 'cgroup' | 'user';
-
-export interface OciIdMapping {
-  containerID: number;
-  hostID: number;
-  size: number;
-}
+export type NamespaceType = 'pid' | 'network' | 'ipc' | 'uts' | 'mount' | 'cgroup';
 
 export interface OciSeccomp {
   defaultAction: 'SCMP_ACT_ALLOW';

@@ -6,7 +6,7 @@
 import { MAX_PROCESSES, MAX_TERMINALS } from '../../shared/program.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
 import { MAX_TRANSFERS, MAX_WATCHES } from '../../shared/transfer.ts';
-import type { CapabilitySet, OciIdMapping, OciMount, OciProcess, OciResources, OciSpec } from './oci.ts';
+import type { CapabilitySet, OciMount, OciProcess, OciResources, OciSpec } from './oci.ts';
 import { SECCOMP } from './seccomp.ts';
 
 export const WORKSPACE = '/workspace';
@@ -62,7 +62,7 @@ export function buildSpec(input: SpecInput): OciSpec {
     linux: {
       cgroupsPath: input.cgroupPath,
       resources: buildResources(input.limits, input.cpuShares),
-      // The network namespace is new and stays empty.
+      // The network namespace is new and stays empty. A user namespace runsc makes by itself, and maps nobody but one user into it.
       namespaces: [
         { type: 'pid' },
         { type: 'network' },
@@ -70,23 +70,12 @@ export function buildSpec(input: SpecInput): OciSpec {
         { type: 'uts' },
         { type: 'mount' },
         { type: 'cgroup' },
-        { type: 'user' },
       ],
-      uidMappings: ownIds(input.userId),
-      gidMappings: ownIds(input.userId),
       devices: [],
       seccomp: SECCOMP,
     },
     annotations: { ...rootAnnotations(input.rootPath), ...storageAnnotations(input) },
   };
-}
-
-/**
- * So nothing of the sandbox that runs on the host has powers over what belongs to others there. Root is among them for a
- * process that serves files, where a mount should ever need one: the files of an image are root's, and are that inside.
- */
-function ownIds(userId: number): OciIdMapping[] {
-  return [0, userId].map((id) => ({ containerID: id, hostID: id, size: 1 }));
 }
 
 /** What every program of the sandbox finds in its environment unless the session says otherwise. */

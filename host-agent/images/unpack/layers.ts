@@ -210,6 +210,7 @@ export class LayerWriter implements TarVisitor {
       const link = [...path, 'machine-id'];
       this.#remove(directory.children.get('machine-id'), link);
       symlinkSync(target, link.join('/'));
+      lutimesSync(link.join('/'), 0, 0);
       directory.children.set('machine-id', { kind: 'symbolic link', target, layer: this.#layer });
     }
   }
