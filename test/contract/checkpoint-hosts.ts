@@ -117,6 +117,29 @@ export const noOutput: OutputSink = async () => {
   throw new Error('nothing ran');
 };
 
+/** Asserts that the sandbox and two copies of it draw apart, in each kind of random value, and gives the three of them. */
+export async function differFromTwoCopies(
+  sandbox: Sandbox,
+  drawn: (one: Sandbox) => Promise<Record<string, string>>,
+): Promise<Sandbox[]> {
+  // Each source has drawn before, so that it has a state which the copies could share.
+  await drawn(sandbox);
+  const taken = await checkpoint(sandbox);
+  const copies = await Promise.all([
+    restore(0, taken, 1, noOutput, true),
+    restore(1, taken, 2, noOutput, true),
+  ]);
+  await taken.goOn();
+  const all = [sandbox, ...copies.map((copy) => copy.sandbox)];
+  const values = await Promise.all(all.map(drawn));
+  const kinds = Object.keys(values[0] ?? {});
+  expect(kinds).not.toEqual([]);
+  for (const kind of kinds) {
+    expect(new Set(values.map((value) => value[kind])).size, kind).toBe(all.length);
+  }
+  return all;
+}
+
 export async function moved(sandbox: Sandbox, on: number, generation = 1): Promise<Sandbox> {
   const taken = await checkpoint(sandbox);
   await taken.end();

@@ -2,14 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import type { Sandbox } from '../../host-agent/sandbox/port.ts';
-import {
-  checkpoint,
-  noOutput,
-  restore,
-  start,
-  TEST_TIMEOUT_MS,
-  useCheckpointHosts,
-} from './checkpoint-hosts.ts';
+import { differFromTwoCopies, start, TEST_TIMEOUT_MS, useCheckpointHosts } from './checkpoint-hosts.ts';
 import { node } from './subject.ts';
 
 useCheckpointHosts('node');
@@ -43,20 +36,7 @@ describe('a JavaScript kernel', () => {
   it('R44: differs from its copies in each kind of random value, at once', {
     timeout: TEST_TIMEOUT_MS,
   }, async () => {
-    const sandbox = await start();
-    // Each source has drawn before, so that it has a state which the copies could share.
-    await drawn(sandbox);
-    const taken = await checkpoint(sandbox);
-    const copies = await Promise.all([
-      restore(0, taken, 1, noOutput, true),
-      restore(1, taken, 2, noOutput, true),
-    ]);
-    await taken.goOn();
-    const all = [sandbox, ...copies.map((copy) => copy.sandbox)];
-    const values = await Promise.all(all.map(drawn));
-    for (const kind of Object.keys(RANDOM_VALUES)) {
-      expect(new Set(values.map((value) => value[kind])).size, kind).toBe(all.length);
-    }
+    const all = await differFromTwoCopies(await start(), drawn);
     await Promise.all(all.map((one) => one.destroy()));
   });
 });

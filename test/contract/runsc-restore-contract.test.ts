@@ -5,6 +5,7 @@ import * as z from 'zod';
 import type { Sandbox } from '../../host-agent/sandbox/port.ts';
 import {
   checkpoint,
+  differFromTwoCopies,
   moved,
   noOutput,
   restore,
@@ -43,20 +44,7 @@ describe('a sandbox that goes on from its checkpoint', () => {
   it('R44: differs from its copies in each kind of random value, and in what it is', {
     timeout: TEST_TIMEOUT_MS,
   }, async () => {
-    const sandbox = await start();
-    // Each source has drawn before, so that it has a state which the copies could share.
-    await drawn(sandbox);
-    const taken = await checkpoint(sandbox);
-    const copies = await Promise.all([
-      restore(0, taken, 1, noOutput, true),
-      restore(1, taken, 2, noOutput, true),
-    ]);
-    await taken.goOn();
-    const all = [sandbox, ...copies.map((copy) => copy.sandbox)];
-    const values = await Promise.all(all.map(drawn));
-    for (const kind of Object.keys(RANDOM_VALUES)) {
-      expect(new Set(values.map((value) => value[kind])).size, kind).toBe(all.length);
-    }
+    const all = await differFromTwoCopies(await start(), drawn);
     const identities = await Promise.all(all.map((one) => shell(one, 'cat /run/sandgate/sandbox_id')));
     expect(identities.map(({ stdout }) => stdout)).toEqual(all.map(({ id }) => `${id}\n`));
     await Promise.all(all.map((one) => one.destroy()));
