@@ -133,23 +133,31 @@ const MAX_TURNS = 8;
 /** Long enough for a busy machine, and without tries of its own: what is refused shows. */
 const CLIENT = { apiKey: 'none', timeout: 30_000, maxRetries: 0 };
 
+/** The loop of a chat until the model is done; gives the results of its calls. */
+async function chat(
+  given: OpenAI.ChatCompletionTool[],
+  answer: (message: OpenAI.ChatCompletionMessage) => Promise<OpenAI.ChatCompletionToolMessageParam[]>,
+): Promise<OpenAI.ChatCompletionToolMessageParam[]> {
+  const client = new OpenAI({ ...CLIENT, baseURL: `${model.url}/v1` });
+  const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: 'user', content: 'Do it.' }];
+  for (let turn = 0; turn < MAX_TURNS; turn += 1) {
+    const completion = await client.chat.completions.create({ model: 'stand-in', messages, tools: given });
+    const message = completion.choices[0]?.message;
+    if (message === undefined) throw new Error('the model said nothing');
+    messages.push(message);
+    const answers = await answer(message);
+    if (answers.length === 0) break;
+    messages.push(...answers);
+  }
+  expect(messages.at(-1)?.content).toBe('Done.');
+  return messages.filter((message) => message.role === 'tool');
+}
+
 describe('OpenAI’s client', () => {
   test.each(['false', 'true'])('carries a task through the chat API, strict %s', async (strict) => {
-    const client = new OpenAI({ ...CLIENT, baseURL: `${model.url}/v1` });
     model.script(turns('{"command": "echo'));
     const given = await tools<OpenAI.ChatCompletionTool>(`format=openai&strict=${strict}`);
-    const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: 'user', content: 'Do it.' }];
-    for (let turn = 0; turn < MAX_TURNS; turn += 1) {
-      const completion = await client.chat.completions.create({ model: 'stand-in', messages, tools: given });
-      const message = completion.choices[0]?.message;
-      if (message === undefined) throw new Error('the model said nothing');
-      messages.push(message);
-      const answers = await answersTo<OpenAI.ChatCompletionToolMessageParam>(message);
-      if (answers.length === 0) break;
-      messages.push(...answers);
-    }
-    expect(messages.at(-1)?.content).toBe('Done.');
-    const results = messages.filter((message) => message.role === 'tool');
+    const results = await chat(given, answersTo);
     checkResults(results.map(({ content }) => (typeof content === 'string' ? content : '')));
   });
 
@@ -172,21 +180,9 @@ describe('OpenAI’s client', () => {
   });
 
   test('carries a task through whose program asks the client', async () => {
-    const client = new OpenAI({ ...CLIENT, baseURL: `${model.url}/v1` });
     model.script(programTurns());
     const given = await tools<OpenAI.ChatCompletionTool>('format=openai&strict=true');
-    const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: 'user', content: 'Do it.' }];
-    for (let turn = 0; turn < MAX_TURNS; turn += 1) {
-      const completion = await client.chat.completions.create({ model: 'stand-in', messages, tools: given });
-      const message = completion.choices[0]?.message;
-      if (message === undefined) throw new Error('the model said nothing');
-      messages.push(message);
-      const answers = await answersWithPrograms<OpenAI.ChatCompletionToolMessageParam>(message);
-      if (answers.length === 0) break;
-      messages.push(...answers);
-    }
-    expect(messages.at(-1)?.content).toBe('Done.');
-    const results = messages.filter((message) => message.role === 'tool');
+    const results = await chat(given, answersWithPrograms);
     expect(results.map(({ content }) => content)).toEqual(['42', '[30, 12]']);
   });
 
