@@ -1,5 +1,6 @@
 /** A tool as it is shown to one caller: with what the tool policy of the caller makes of its arguments. */
 import { type ArgumentConstraint, expectedOf } from '../../shared/argument-constraint.ts';
+import { headOf } from '../rendering/clip.ts';
 import type { ToolDefinition } from './definition.ts';
 import { constraintsOn, type Rights } from './policy.ts';
 
@@ -20,5 +21,5 @@ export function constraintNote(constraints: readonly ArgumentConstraint[]): stri
     const { argument, required } = constraint;
     return `${argument} ${required ? '' : '(where given) '}has to be ${expectedOf(constraint)}`;
   });
-  return `For you ${notes.join('; ')}`.slice(0, MAX_NOTE_CHARACTERS).toWellFormed();
+  return headOf(`For you ${notes.join('; ')}`, MAX_NOTE_CHARACTERS);
 }
