@@ -67,12 +67,11 @@ export async function startGateway(options: GatewayOptions): Promise<{ url: URL;
   return { url: await miniflare.unsafeGetDirectURL(), miniflare };
 }
 
-async function bundleWorkers(entries: readonly [string, string]): Promise<[string, string]> {
-  const bundled = await Promise.all(entries.map(bundle));
+async function bundleWorkers([first, second]: readonly [string, string]): Promise<[string, string]> {
+  const bundled = await Promise.all([bundle(first), bundle(second)]);
   // esbuild keeps a process for further builds; there are none.
   await stop();
-  const [first = '', second = ''] = bundled;
-  return [first, second];
+  return bundled;
 }
 
 async function bundle(entry: string): Promise<string> {
