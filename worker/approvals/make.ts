@@ -6,7 +6,7 @@ import type { Configuration } from '../configuration.ts';
 import { requireUnbarred } from '../engine/owner.ts';
 import type { Env } from '../env.ts';
 import type { TenantPrincipal } from '../identity/principal.ts';
-import { Refusal } from '../middleware/refusal.ts';
+import { outcomeOf } from '../middleware/refusal.ts';
 import type { WaitingCall } from '../objects/approvals/port.ts';
 import { sessionCalls, UNSAFE } from '../routes/object-calls.ts';
 import type { EdgeProgress } from '../tools/edge-execution.ts';
@@ -73,13 +73,10 @@ async function admittedStill(
   env: Env,
   { caller, tokenId, issuedAtMs, apiKeyId }: WaitingCall,
 ): Promise<Outcome<null>> {
-  try {
+  return outcomeOf(async () => {
     await requireUnbarred(env, { ...caller, tokenId, issuedAtMs, apiKeyId });
     return success(null);
-  } catch (error: unknown) {
-    if (error instanceof Refusal) return error.failure;
-    throw error;
-  }
+  });
 }
 
 async function resolvedAgain(
@@ -87,15 +84,12 @@ async function resolvedAgain(
   { tool, timeoutMs, ...call }: WaitingCall,
 ): Promise<Outcome<ResolvedCall<Call>>> {
   const asked = { tool_name: tool.name, arguments: call.arguments, timeout_ms: timeoutMs };
-  try {
+  return outcomeOf(async () => {
     const resolved = await resolveCall(context, asked, { root: '', approval: 'given' });
     if (resolved.identity?.digest !== tool.digest)
       return failure('tool_unavailable', `${tool.name} is another tool than the one that was asked for`);
     return success(resolved);
-  } catch (error: unknown) {
-    if (error instanceof Refusal) return error.failure;
-    throw error;
-  }
+  });
 }
 
 function principalOf({

@@ -18,3 +18,13 @@ export function unwrap<T>(outcome: Outcome<T>): T {
   if (outcome.ok) return outcome.value;
   throw new Refusal(outcome);
 }
+
+/** The other way round: a refusal is a value again, for whom it does not end a request. */
+export async function outcomeOf<T>(road: () => Promise<Outcome<T>>): Promise<Outcome<T>> {
+  try {
+    return await road();
+  } catch (error: unknown) {
+    if (error instanceof Refusal) return error.failure;
+    throw error;
+  }
+}

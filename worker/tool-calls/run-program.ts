@@ -1,7 +1,7 @@
 /** A call of the tool `code`: a program that is begun, or one that was, to its end or until it waits for somebody outside. */
 import { type Program, ProgramLimitsSchema } from '../../shared/code-mode.ts';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
-import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { outcomeOf, unwrap } from '../middleware/refusal.ts';
 import { beginProgram } from '../routes/begin-program.ts';
 import { SAFE } from '../routes/object-calls.ts';
 import { type CallEnd, type CallsRun, forModel } from './calls-run.ts';
@@ -35,18 +35,9 @@ async function idOf(
   const limits = ProgramLimitsSchema.parse({ timeout_ms: timeoutMs });
   const request = { language, code, limits };
   const begun = forModel(
-    await refusalAsValue(async () =>
+    await outcomeOf(async () =>
       beginProgram(exchange, session, { request, idempotency: await keyOf(index) }),
     ),
   );
   return begun.ok ? success(begun.value.program_id) : begun;
-}
-
-async function refusalAsValue<T>(begin: () => Promise<Outcome<T>>): Promise<Outcome<T>> {
-  try {
-    return await begin();
-  } catch (error: unknown) {
-    if (error instanceof Refusal) return error.failure;
-    throw error;
-  }
 }

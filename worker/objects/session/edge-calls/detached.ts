@@ -6,7 +6,7 @@ import { failure, type Outcome, success } from '../../../../shared/errors.ts';
 import type { Execution } from '../../../../shared/execution.ts';
 import type { Configuration } from '../../../configuration.ts';
 import type { Env } from '../../../env.ts';
-import { Refusal } from '../../../middleware/refusal.ts';
+import { outcomeOf } from '../../../middleware/refusal.ts';
 import { type ResolvedCall, resolveCall } from '../../../tools/resolve-call.ts';
 import { logWarning, messageOf } from '../../log.ts';
 import type { DetachedEdgeCall } from './detached-call.ts';
@@ -85,12 +85,7 @@ export class DetachedCalls {
     const { scopes, boundTo = null, ...facts } = owner;
     const principal = { kind: 'tenant', ...facts, boundTo, scopes: new Set(scopes) } as const;
     const context = { env: this.#env, configuration: this.#configuration, principal, receivedMs };
-    try {
-      return success(await resolveCall(context, asked));
-    } catch (error: unknown) {
-      if (error instanceof Refusal) return error.failure;
-      throw error;
-    }
+    return outcomeOf(async () => success(await resolveCall(context, asked)));
   }
 
   get isMaking(): boolean {

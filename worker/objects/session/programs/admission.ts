@@ -2,7 +2,7 @@
 import { type Outcome, success } from '../../../../shared/errors.ts';
 import { requireUnbarred } from '../../../engine/owner.ts';
 import type { Env } from '../../../env.ts';
-import { Refusal } from '../../../middleware/refusal.ts';
+import { outcomeOf } from '../../../middleware/refusal.ts';
 import type { BarredCaller } from '../../tenant/bars/bars.ts';
 
 const TRUSTED_MS = 30_000;
@@ -19,14 +19,11 @@ export class ProgramAdmission {
   async admit(n: number, owner: BarredCaller & { tenant: string }): Promise<Outcome<null>> {
     const admittedAtMs = this.#admittedAtMs.get(n);
     if (admittedAtMs !== undefined && Date.now() < admittedAtMs + TRUSTED_MS) return success(null);
-    try {
+    return outcomeOf(async () => {
       await requireUnbarred(this.#env, owner);
-    } catch (error: unknown) {
-      if (error instanceof Refusal) return error.failure;
-      throw error;
-    }
-    this.#admittedAtMs.set(n, Date.now());
-    return success(null);
+      this.#admittedAtMs.set(n, Date.now());
+      return success(null);
+    });
   }
 
   ended(n: number): void {
