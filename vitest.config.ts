@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { cloudflareTest } from '@cloudflare/vitest-plugin';
 import { defineConfig } from 'vitest/config';
 import { workerTestBindings } from './test/fixtures/worker-test-bindings.ts';
@@ -13,14 +14,18 @@ const patient = {
 };
 /** For tests that run parts of an agent in their own process. */
 const setupFiles = ['./test/fixtures/digest-library.ts'];
-/** What runs real sandboxes runs alone: two such files at once would measure each other. */
-const serial = {
+const real = {
   setupFiles,
-  fileParallelism: false,
   testTimeout: REAL_TIMEOUT_MS,
   hookTimeout: REAL_TIMEOUT_MS,
   teardownTimeout: REAL_TIMEOUT_MS,
 };
+/** What measures sandboxes runs alone: two such files at once would measure each other. */
+const serial = { ...real, fileParallelism: false };
+/** Also on two cores, where vitest by itself would run one file at a time: most files wait more than they compute. */
+const besideEachOther = { maxWorkers: Math.max(2, availableParallelism() - 1) };
+/** Each has a stack of its own, found by its state folder; more than two would be slow rather than waiting. */
+const twoStacks = { ...real, maxWorkers: 2, maxConcurrency: 10 };
 
 export default defineConfig({
   test: {
@@ -31,6 +36,7 @@ export default defineConfig({
           environment: 'node',
           setupFiles,
           ...patient,
+          ...besideEachOther,
           include: ['test/*.test.ts', 'test/{shared,host-agent,scripts,bench}/**/*.test.ts'],
         },
       },
@@ -45,14 +51,22 @@ export default defineConfig({
             },
           })),
         ],
-        test: { name: 'worker', ...patient, include: ['test/worker/**/*.test.ts'] },
+        test: { name: 'worker', ...patient, ...besideEachOther, include: ['test/worker/**/*.test.ts'] },
       },
       { test: { name: 'contract', environment: 'node', include: ['test/contract/**/*.test.ts'], ...serial } },
       // Only by name, `npm run test:long`: it builds every image.
       { test: { name: 'images', environment: 'node', include: ['test/images/**/*.test.ts'], ...serial } },
       // Likewise: hours rather than minutes.
       { test: { name: 'long', environment: 'node', include: ['test/long/**/*.test.ts'], ...serial } },
-      { test: { name: 'e2e', environment: 'node', include: ['test/e2e/**/*.test.ts'], ...serial } },
+      {
+        test: {
+          name: 'e2e',
+          environment: 'node',
+          include: ['test/e2e/**/*.test.ts'],
+          ...twoStacks,
+          sequence: { groupOrder: 1 },
+        },
+      },
     ],
   },
 });
