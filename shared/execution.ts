@@ -8,6 +8,7 @@ import { ExecutionIdSchema, SessionIdSchema, Sha256Schema } from './ids.ts';
 import { ExecutionStatusSchema } from './lifecycle.ts';
 import { DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS } from './limits.ts';
 import { RollbackPolicySchema } from './rollback.ts';
+import { ShellStandingSchema } from './shell-standing.ts';
 
 /** Body of `POST /v1/sessions/{id}/execute`. `arguments` is checked against the tool's own schema afterwards. */
 export const ExecuteSchema = compiled(
@@ -57,6 +58,8 @@ export const ExecutionOutcomeSchema = z.object({
   started_at: z.iso.datetime().nullable(),
   finished_at: z.iso.datetime(),
   duration_ms: z.number().min(0),
+  /** Where the shell stands now, if it is not where the host said it was. Hosts of former versions do not say it. */
+  shell: ShellStandingSchema.optional(),
 });
 export type ExecutionOutcome = z.infer<typeof ExecutionOutcomeSchema>;
 

@@ -188,9 +188,19 @@ export const SessionSchema = z.object({
   resource_limits: ResourceLimitsSchema,
   metadata: MetadataSchema,
   labels: LabelsSchema,
-  environment: EnvironmentSchema,
+  environment: z
+    .record(z.string(), z.string())
+    .describe(
+      'What the session began with, and what its shell has made of it by `export` and `unset` since.',
+    ),
+  environment_truncated: z
+    .boolean()
+    .optional()
+    .describe(
+      'Where the changes of the shell are more than 16 KiB: `environment` is what the session began with.',
+    ),
   network: NetworkViewSchema.nullable(),
-  workdir: z.string(),
+  workdir: z.string().describe('Where the shell of the session stands.'),
   pool: z.string(),
   host_id: HostIdSchema.nullable(),
   sandbox_id: z.string().nullable(),

@@ -86,6 +86,7 @@ export async function followExecution(
   return conclude(context, started, {
     frames,
     error: boundedError(outcome.error),
+    shell: outcome.shell,
     end: {
       status: outcome.status,
       exitCode: outcome.exitCode,
@@ -151,6 +152,7 @@ export function unknownEnd(started: StartedEntry, reason: string): Conclusion {
 export interface Conclusion {
   frames: OutgoingFrame[];
   error: ExecutionOutcome['error'];
+  shell?: ExecutionOutcome['shell'];
   end: ExecutionEnd;
 }
 
@@ -189,10 +191,10 @@ function outputBytes(frames: readonly OutgoingFrame[]): number {
 export async function seal(
   context: Omit<RunContext, 'uplink' | 'chain' | 'endings'> & { chain: ChainHead },
   started: StartedEntry,
-  { end, error, frames }: Conclusion,
+  { end, error, shell, frames }: Conclusion,
   unacknowledged: StoredFrame[],
 ): Promise<{ outcome: ExecutionOutcome; receipt: Envelope }> {
-  const outcome = outcomeOf(started, end, error);
+  const outcome = { ...outcomeOf(started, end, error), ...(shell === undefined ? {} : { shell }) };
   const receipt = issueReceipt(started, end, context);
   // A disk that refuses this is made up for by the journal itself; the end is told all the same.
   await context.journal.finished(started, {

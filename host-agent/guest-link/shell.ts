@@ -22,7 +22,7 @@ import {
 } from './shell-messages.ts';
 import { ShellTemplate, type TemplateOptions } from './shell-template.ts';
 
-export { type ShellState, shellState } from './shell-messages.ts';
+export { isSameState, type ShellState, shellState } from './shell-messages.ts';
 
 const MAX_BACKGROUND_CALLS = 16;
 const CONFIRM_TIMEOUT_MS = 10_000;

@@ -27,6 +27,7 @@ export function toolOutcome(input: OutcomeInput): ToolOutcome {
     structured: end.structured,
     results: end.results,
     stateLost: end.stateLost || input.lost !== undefined,
+    shell: end.shell,
     usage: {
       cpuMs: Math.max(0, after.cpuMs - before.cpuMs),
       peakMemoryBytes: after.peakMemoryBytes,

@@ -4,6 +4,7 @@ import type { Outcome } from '../../shared/errors.ts';
 import type { ProgramError, RichResult, StreamName } from '../../shared/execution.ts';
 import type { TerminalStatus } from '../../shared/lifecycle.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
+import type { ShellStanding } from '../../shared/shell-standing.ts';
 import type { ToolName } from '../../shared/tool.ts';
 import type { SandboxNetwork } from '../egress/sandbox-egress.ts';
 import type { CarriedSandbox } from './checkpoint/carried.ts';
@@ -170,5 +171,7 @@ export interface ToolOutcome {
   results: RichResult[];
   /** Variables, the working directory or exported variables of former calls are gone. */
   stateLost: boolean;
+  /** Of the session's shell: how it stands, where the edge was not told so before. */
+  shell?: ShellStanding | undefined;
   usage: { cpuMs: number; peakMemoryBytes: number; egressBytes: number };
 }

@@ -26,6 +26,22 @@ export function describeShell(subject: GetSubject): void {
       expect((await shell(sandbox, 'echo $K $PWD; cd /workspace')).stdout).toBe('v /tmp\n');
     });
 
+    it('says where it stands now when it has moved, and nothing of it otherwise', async () => {
+      const fresh = await startSandbox(subject());
+      const first = await shell(fresh, 'true');
+      expect(first.shell).toEqual({ working_directory: '/workspace', environment: {} });
+      expect((await shell(fresh, 'echo still')).shell).toBeUndefined();
+      const moved = await shell(fresh, 'cd /tmp; export K=v; export GREETING=bye; exit 3');
+      const here = { working_directory: '/tmp', environment: { K: 'v', GREETING: 'bye' } };
+      expect(moved.shell).toEqual(here);
+      expect((await shell(fresh, 'kill -9 $$')).shell).toBeUndefined();
+      expect((await shell(fresh, 'cd /workspace')).shell).toEqual({
+        ...here,
+        working_directory: '/workspace',
+      });
+      await fresh.destroy();
+    });
+
     it.each([
       ['-9', 'SIGKILL', 137],
       ['-SEGV', 'SIGSEGV', 139],

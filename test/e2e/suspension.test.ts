@@ -47,7 +47,8 @@ describe('a suspended session', () => {
     await session.sh('cd /tmp && export KEPT=yes');
     const sandboxId = z.string().parse((await session.describe()).sandbox_id);
     const suspended = await act(session, 'suspend');
-    expect(suspended).toMatchObject({ state: 'suspended', host_id: null, sandbox_id: null });
+    const standing = { workdir: '/tmp', environment: { KEPT: 'yes' } };
+    expect(suspended).toMatchObject({ state: 'suspended', host_id: null, sandbox_id: null, ...standing });
     await until('the host holds nothing of it', 20_000, async () => {
       const cgroups = await cgroupsOf(stack().stack.stateDir);
       return cgroups.some((path) => path.includes(sandboxId)) ? undefined : true;
@@ -56,8 +57,9 @@ describe('a suspended session', () => {
     expect(looked).toMatchObject({ status: 'succeeded', state_lost: false });
     expect(looked.value).toBe("(42, 1, 'in the workspace', 'in tmp', 'deleted and open', None)");
     expect((await session.sh('pwd; echo $KEPT')).stdout).toBe('/tmp\nyes\n');
-    const { generation, epoch } = await session.describe();
+    const { generation, epoch, workdir, environment } = await session.describe();
     expect(generation).toBe(1);
+    expect({ workdir, environment }).toEqual(standing);
     expect(epoch).toBeGreaterThan(suspended.epoch);
     expect((await session.sh('cat /run/sandgate/generation')).stdout.trim()).toBe('1');
     const beat = (await session.sh('cat /tmp/beat')).stdout;

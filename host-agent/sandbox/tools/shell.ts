@@ -1,10 +1,19 @@
 /** The shell tool: each call is a bash of its own that starts where the call before ended. */
 import { failure, success } from '../../../shared/errors.ts';
+import type { ShellStanding } from '../../../shared/shell-standing.ts';
 import { ShellArgumentsSchema } from '../../../shared/tool.ts';
 import type { CarriedShell } from '../../guest-link/carried.ts';
 import { type GuestResult, succeed } from '../../guest-link/failure.ts';
 import type { GuestLink } from '../../guest-link/guest-link.ts';
-import { SessionShell, type ShellCall, type ShellOutcome, shellState } from '../../guest-link/shell.ts';
+import {
+  isSameState,
+  SessionShell,
+  type ShellCall,
+  type ShellOutcome,
+  type ShellState,
+  shellState,
+} from '../../guest-link/shell.ts';
+import { shellStanding } from './shell-standing.ts';
 import {
   guestFailureEnd,
   NO_STDIN,
@@ -23,6 +32,8 @@ const GRACE_MS = { timeout: 0, interrupt: 2_000 } as const;
 export class ShellTool implements Tool {
   readonly #shell: SessionShell;
   readonly #place: ToolPlace;
+  /** What the edge was told last by this agent. */
+  #told: ShellState | undefined;
 
   constructor(link: GuestLink, place: ToolPlace) {
     this.#place = place;
@@ -42,7 +53,11 @@ export class ShellTool implements Tool {
 
   run(argumentsJson: unknown, { sink, stdin }: ToolIo): RunningTool {
     const { command } = ShellArgumentsSchema.parse(argumentsJson);
-    return shellTool(this.#shell.run({ command, onOutput: sink, stdin: stdin ? 'open' : 'closed' }), stdin);
+    return shellTool(
+      this.#shell.run({ command, onOutput: sink, stdin: stdin ? 'open' : 'closed' }),
+      stdin,
+      this.#news,
+    );
   }
 
   settled(): Promise<void> {
@@ -56,19 +71,37 @@ export class ShellTool implements Tool {
 
   /** Goes on from a checkpoint; gives the call that runs there, whose output goes to the sink. */
   adopt(link: GuestLink, carried: CarriedShell, io: ToolIo | undefined): RunningTool | undefined {
-    return adoptedTool(this.#shell.adopt(link, carried, io?.sink), io);
+    return adoptedTool(this.#shell.adopt(link, carried, io?.sink), io, this.#news);
   }
+
+  #news: ShellNews = ({ state }) => {
+    if (this.#told !== undefined && isSameState(this.#told, state)) return undefined;
+    this.#told = state;
+    const { cwd, environment } = this.#place;
+    return shellStanding(state, shellState(cwd, environment));
+  };
 }
 
+/** Of a call that has ended: how its shell stands, where that is news. */
+export type ShellNews = (outcome: ShellOutcome) => ShellStanding | undefined;
+
 /** The call of a shell that was adopted from a checkpoint, where there was one. */
-export function adoptedTool(call: ShellCall | undefined, io: ToolIo | undefined): RunningTool | undefined {
-  return call === undefined ? undefined : shellTool(Promise.resolve(succeed(call)), io?.stdin === true);
+export function adoptedTool(
+  call: ShellCall | undefined,
+  io: ToolIo | undefined,
+  news?: ShellNews,
+): RunningTool | undefined {
+  return call === undefined ? undefined : shellTool(Promise.resolve(succeed(call)), io?.stdin === true, news);
 }
 
 /** A call of a shell as a running tool. */
-export function shellTool(started: Promise<GuestResult<ShellCall>>, stdin: boolean): RunningTool {
+export function shellTool(
+  started: Promise<GuestResult<ShellCall>>,
+  stdin: boolean,
+  news: ShellNews = () => undefined,
+): RunningTool {
   return {
-    ended: shellEnd(started),
+    ended: shellEnd(started, news),
     writeStdin: async (bytes, eof) => {
       if (!stdin) return NO_STDIN(bytes, eof);
       const call = await started;
@@ -87,17 +120,18 @@ export function shellTool(started: Promise<GuestResult<ShellCall>>, stdin: boole
   };
 }
 
-async function shellEnd(started: Promise<GuestResult<ShellCall>>): Promise<ToolEnd> {
+async function shellEnd(started: Promise<GuestResult<ShellCall>>, news: ShellNews): Promise<ToolEnd> {
   const call = await started;
   if (!call.ok) return guestFailureEnd(call.failure);
   const outcome = await call.value.outcome;
-  return outcome.ok ? endOf(outcome.value) : guestFailureEnd(outcome.failure);
+  return outcome.ok ? endOf(outcome.value, news) : guestFailureEnd(outcome.failure);
 }
 
-function endOf(outcome: ShellOutcome): ToolEnd {
+function endOf(outcome: ShellOutcome, news: ShellNews): ToolEnd {
   return toolEnd({
     status: outcome.exitCode === 0 ? 'succeeded' : 'failed',
     exitCode: outcome.exitCode,
     signal: outcome.signal,
+    shell: news(outcome),
   });
 }

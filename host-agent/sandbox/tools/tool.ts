@@ -1,6 +1,7 @@
 /** What a sandbox asks of a tool: run once, feed, stop, and say how it ended. */
 import { failure, type Outcome } from '../../../shared/errors.ts';
 import type { ProgramError, RichResult } from '../../../shared/execution.ts';
+import type { ShellStanding } from '../../../shared/shell-standing.ts';
 import type { GuestFailure } from '../../guest-link/failure.ts';
 import type { AnswerCall, OutputSink, ProgramEvents, ToolCall } from '../port.ts';
 
@@ -14,6 +15,8 @@ export interface ToolEnd {
   structured: unknown;
   results: RichResult[];
   stateLost: boolean;
+  /** Of the session's shell: how it stands, where the edge was not told so before. */
+  shell?: ShellStanding | undefined;
 }
 
 export interface RunningTool {

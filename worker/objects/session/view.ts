@@ -1,6 +1,7 @@
 /** The session as the API shows it. */
 import { networkView } from '../../../shared/network.ts';
 import { type Session, WORKDIR } from '../../../shared/session.ts';
+import type { ShellStanding } from '../../../shared/shell-standing.ts';
 import type { SessionListEntry } from '../tenant/port.ts';
 import { expiryOf } from './alarm/agenda.ts';
 import type { ExecutionRecord, SessionRecord } from './rows/records.ts';
@@ -17,9 +18,9 @@ export function sessionView(record: SessionRecord, open: readonly ExecutionRecor
     resource_limits: facts.limits,
     metadata: facts.metadata,
     labels: facts.labels,
-    environment: facts.environment,
+    ...environmentNow(record),
     network: facts.network === null ? null : networkView(facts.network),
-    workdir: WORKDIR,
+    workdir: shellNow(record)?.working_directory ?? WORKDIR,
     pool: facts.pool,
     host_id: record.state === 'suspended' ? null : facts.hostId,
     sandbox_id: record.sandboxId,
@@ -38,6 +39,24 @@ export function sessionView(record: SessionRecord, open: readonly ExecutionRecor
     error: record.errorCode === null ? null : { code: record.errorCode, detail: record.errorDetail ?? '' },
     executions: { total, queued, running: open.length - queued },
   };
+}
+
+/** What a sandbox had that is gone is nowhere any more, unless the session is in a snapshot. */
+function shellNow({ shell, sandbox, state }: SessionRecord): ShellStanding | null {
+  return sandbox === 'lost' && state !== 'suspended' ? null : shell;
+}
+
+function environmentNow(record: SessionRecord): Pick<Session, 'environment' | 'environment_truncated'> {
+  const { environment } = record.facts;
+  const shell = shellNow(record);
+  if (shell === null) return { environment };
+  if (shell.environment === null) return { environment, environment_truncated: true };
+  const now = { ...environment };
+  for (const [name, value] of Object.entries(shell.environment)) {
+    if (value === null) delete now[name];
+    else now[name] = value;
+  }
+  return { environment: now };
 }
 
 export function listEntry(record: SessionRecord, state: SessionRecord['state']): SessionListEntry {

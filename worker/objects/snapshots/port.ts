@@ -3,6 +3,7 @@ import * as z from 'zod';
 import type { Outcome } from '../../../shared/errors.ts';
 import { ImageDigestSchema, SessionIdSchema, SnapshotIdSchema } from '../../../shared/ids.ts';
 import { ResourceLimitsSchema } from '../../../shared/session.ts';
+import { ShellStandingSchema } from '../../../shared/shell-standing.ts';
 import { SnapshotRequirementsSchema } from '../../../shared/snapshot.ts';
 import type { SnapshotList } from '../../../shared/snapshot-resource.ts';
 import { StoredNetworkSchema } from '../session/rows/records.ts';
@@ -30,6 +31,8 @@ export const SnapshotFactsSchema = z.object({
   generation: z.number(),
   bytes: z.number(),
   storedBytes: z.number(),
+  /** Where the shell stands in it; null: where the session began, or nobody said. */
+  shell: ShellStandingSchema.nullable().default(null),
 });
 export type SnapshotFacts = z.infer<typeof SnapshotFactsSchema>;
 

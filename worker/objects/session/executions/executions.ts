@@ -257,6 +257,7 @@ export class Executions {
         lastSeq: this.#port.lastSeq(),
         ...(receipt === undefined ? {} : { chainSeq: receipt.seq, chainSha256: receipt.sha256 }),
         ...(moved.ok ? { lastActivityAtMs: Date.now() } : {}),
+        ...(end.outcome?.shell === undefined ? {} : { shell: end.outcome.shell }),
       });
     });
     Object.assign(record, patch);

@@ -142,7 +142,8 @@ function factsOf(
 /** The sandbox begins with what the snapshot has, but for calls that were under way there and are not forked. */
 function heldOf({ snapshot, programs = [] }: CreateInput): HeldSnapshot | null {
   if (snapshot === undefined) return null;
-  const { snapshotId, manifestSha256, sessionId, requirements, generation, bytes, storedBytes } = snapshot;
+  const { snapshotId, manifestSha256, sessionId, requirements, generation, bytes, storedBytes, shell } =
+    snapshot;
   return {
     snapshotId,
     manifestSha256,
@@ -153,6 +154,7 @@ function heldOf({ snapshot, programs = [] }: CreateInput): HeldSnapshot | null {
     generation,
     bytes,
     storedBytes,
+    shell,
     atMs: Date.now(),
     isOwn: false,
     isStopped: false,

@@ -69,6 +69,7 @@ function leaveHost(runtime: SessionRuntime, reason: RebuildReason, origin: Origi
     const pausedMs = pausedAtMs === null ? 0 : Math.max(0, Date.now() - pausedAtMs);
     row.move('suspended', {
       snapshot: standingAt(row.record, origin.point),
+      shell: origin.point.shell,
       stateLost: true,
       pausedAtMs: null,
       linkDownAtMs: null,

@@ -78,6 +78,6 @@ export class Lineage {
 }
 
 function pointOf(snapshot: PointSnapshot): PointSnapshot {
-  const { snapshotId, manifestSha256, requirements, generation, bytes, storedBytes } = snapshot;
-  return { snapshotId, manifestSha256, requirements, generation, bytes, storedBytes };
+  const { snapshotId, manifestSha256, requirements, generation, bytes, storedBytes, shell } = snapshot;
+  return { snapshotId, manifestSha256, requirements, generation, bytes, storedBytes, shell };
 }

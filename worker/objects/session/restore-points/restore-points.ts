@@ -41,7 +41,7 @@ export class RestorePoints {
       if (!this.#parts.mayWait()) this.#parts.refuse(record, made);
       return false;
     }
-    const { snapshotId, manifestSha256, requirements, generation, bytes, storedBytes } = made.value;
+    const { snapshotId, manifestSha256, requirements, generation, bytes, storedBytes, shell } = made.value;
     this.#store.insert(record.n, {
       snapshotId,
       manifestSha256,
@@ -49,6 +49,7 @@ export class RestorePoints {
       generation,
       bytes,
       storedBytes,
+      shell,
     });
     this.#prune();
     return true;

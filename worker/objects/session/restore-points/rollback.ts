@@ -61,8 +61,9 @@ async function goBack(runtime: SessionRuntime, point: PointSnapshot): Promise<Ou
   const { row, executions, sandbox, suspension, waking } = runtime;
   const { state, snapshot: before } = row.record;
   const snapshot = standingAt(row.record, point);
-  if (state === 'suspended') row.patch({ snapshot });
-  else row.move('suspended', { snapshot, pausedAtMs: null, linkDownAtMs: null });
+  const { shell } = point;
+  if (state === 'suspended') row.patch({ snapshot, shell });
+  else row.move('suspended', { snapshot, shell, pausedAtMs: null, linkDownAtMs: null });
   suspension.cancel(failure('session_not_running', 'the session was taken back to a snapshot'));
   for (const record of executions.open.slice()) {
     if (!isToBeSent(record)) executions.end(record, { status: 'interrupted', reason: 'rolled_back' });
@@ -77,7 +78,7 @@ async function goBack(runtime: SessionRuntime, point: PointSnapshot): Promise<Ou
 
 /** What the next sandbox of the session is made of, for it to be where it was then. */
 export function standingAt({ facts, generation }: SessionRecord, point: PointSnapshot): HeldSnapshot {
-  const { snapshotId, manifestSha256, requirements, bytes, storedBytes } = point;
+  const { snapshotId, manifestSha256, requirements, bytes, storedBytes, shell } = point;
   return {
     snapshotId,
     manifestSha256,
@@ -89,6 +90,7 @@ export function standingAt({ facts, generation }: SessionRecord, point: PointSna
     generation: Math.max(generation, point.generation),
     bytes,
     storedBytes,
+    shell,
     atMs: Date.now(),
     isOwn: false,
     isStopped: false,

@@ -1,6 +1,7 @@
 /** SQL of the snapshots that a session may go back to, by the number of the execution that each was made before. */
 import * as z from 'zod';
 import { SnapshotIdSchema } from '../../../../shared/ids.ts';
+import { ShellStandingSchema } from '../../../../shared/shell-standing.ts';
 import { SnapshotRequirementsSchema } from '../../../../shared/snapshot.ts';
 import { ensureSchema } from '../../schema.ts';
 import { json } from '../rows/records.ts';
@@ -14,6 +15,8 @@ export const PointSnapshotSchema = z.object({
   generation: z.number(),
   bytes: z.number(),
   storedBytes: z.number(),
+  /** Where the shell stands in it; null: where the session began, or nobody said. */
+  shell: ShellStandingSchema.nullable().default(null),
 });
 export type PointSnapshot = z.infer<typeof PointSnapshotSchema>;
 

@@ -13,6 +13,7 @@ import { ExecutionStatusSchema, SessionStateSchema } from '../../../../shared/li
 import { NetworkViewSchema } from '../../../../shared/network.ts';
 import { RollbackPolicySchema } from '../../../../shared/rollback.ts';
 import { ResourceLimitsSchema } from '../../../../shared/session.ts';
+import { ShellStandingSchema } from '../../../../shared/shell-standing.ts';
 import { HeldSnapshotSchema, PendingSnapshotSchema } from '../suspension/held-snapshot.ts';
 
 export const Flag = z.number().transform((value) => value === 1);
@@ -95,6 +96,8 @@ export const SessionRecordSchema = z.object({
   purgeAtMs: z.number().nullable(),
   /** When to let go next what its tenant wants kept no longer; null before its first call. */
   retentionAtMs: z.number().nullable(),
+  /** Where its shell stands in the sandbox that it has, or in the snapshot that it is in; null: where it began. */
+  shell: json(ShellStandingSchema).nullable(),
 });
 export type SessionRecord = z.infer<typeof SessionRecordSchema>;
 

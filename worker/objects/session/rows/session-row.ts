@@ -78,6 +78,7 @@ export class SessionRow {
       destroyTries: 0,
       purgeAtMs: null,
       retentionAtMs: null,
+      shell: snapshot?.shell ?? null,
     };
     this.#store.replaceSession(record);
     this.#record = record;

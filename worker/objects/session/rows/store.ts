@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS session (
   pendingSnapshot TEXT, generation INTEGER NOT NULL DEFAULT 0, streamId TEXT, lastSeq INTEGER NOT NULL,
   chainSeq INTEGER NOT NULL, chainSha256 TEXT NOT NULL,
   lastActivityAtMs INTEGER NOT NULL, expiresAtMs INTEGER, destroyAtMs INTEGER, destroyTries INTEGER NOT NULL, purgeAtMs INTEGER,
-  retentionAtMs INTEGER
+  retentionAtMs INTEGER, shell TEXT
 );
 CREATE TABLE IF NOT EXISTS execution (
   n INTEGER PRIMARY KEY,
@@ -74,6 +74,7 @@ const NEWER_COLUMNS = [
   ['session', 'pendingSnapshot', 'TEXT'],
   ['session', 'generation', 'INTEGER NOT NULL DEFAULT 0'],
   ['session', 'retentionAtMs', 'INTEGER'],
+  ['session', 'shell', 'TEXT'],
 ] as const;
 
 /** Those that wait may bring a megabyte of arguments each. */

@@ -88,6 +88,7 @@ export class SandboxKeeper {
       sandbox: 'attaching',
       attachAtMs: Date.now(),
       stateLost: true,
+      shell: null,
       linkDownAtMs: null,
       streamId: null,
       lastSeq: 0,

@@ -1,6 +1,7 @@
 /** Snapshots in the rows of a session: the one that its sandbox is made of next, and the one that is being made. */
 import * as z from 'zod';
 import { SessionIdSchema, SnapshotIdSchema } from '../../../../shared/ids.ts';
+import { ShellStandingSchema } from '../../../../shared/shell-standing.ts';
 import {
   CarriedExecutionSchema,
   ForkedExecutionSchema,
@@ -17,6 +18,8 @@ export const HeldSnapshotSchema = z.object({
   generation: z.number(),
   bytes: z.number(),
   storedBytes: z.number(),
+  /** Where the shell stands in it; null: where the session began, or nobody said. */
+  shell: ShellStandingSchema.nullable().default(null),
   atMs: z.number(),
   /** Programs of that session that go on in this one. */
   forks: z.array(ForkedExecutionSchema).default([]),

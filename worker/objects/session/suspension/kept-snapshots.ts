@@ -27,12 +27,12 @@ export async function keptSnapshot(
   const isOwn = held?.isOwn === true && held.snapshotId === snapshotId;
   const kept = isOwn ? held : (restorePoints.find(snapshotId) ?? lineage.find(snapshotId));
   if (kept === undefined) return null;
-  const { manifestSha256, bytes, storedBytes, requirements } = kept;
-  return suspension.records.factsOf({
+  const { manifestSha256, bytes, storedBytes, requirements, shell } = kept;
+  const stored = {
     snapshot_id: snapshotId,
     manifest_sha256: manifestSha256,
     bytes,
     stored_bytes: storedBytes,
-    ...requirements,
-  });
+  };
+  return suspension.records.factsOf({ ...stored, ...requirements }, shell);
 }

@@ -20,7 +20,7 @@ export function moveIntoSnapshot(
   frame: Suspended,
   { isStopped, isToWake }: { isStopped: boolean; isToWake: boolean },
 ): void {
-  const { facts, generation, pausedAtMs, expiresAtMs } = row.record;
+  const { facts, generation, pausedAtMs, expiresAtMs, shell } = row.record;
   const nowMs = Date.now();
   const pausedMs = pausedAtMs === null ? 0 : Math.max(0, nowMs - pausedAtMs);
   logInfo('session_suspended', { session_id: facts.sessionId, bytes: frame.stored_bytes });
@@ -52,6 +52,7 @@ export function moveIntoSnapshot(
         generation,
         bytes: frame.bytes,
         storedBytes: frame.stored_bytes,
+        shell,
         atMs: nowMs,
         isOwn: true,
         isStopped,

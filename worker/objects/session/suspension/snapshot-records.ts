@@ -1,6 +1,7 @@
 /** The snapshots of this session, as the index of its tenant keeps them. */
 import { failure, type Outcome } from '../../../../shared/errors.ts';
 import type { SequencedUp } from '../../../../shared/frames.ts';
+import type { ShellStanding } from '../../../../shared/shell-standing.ts';
 import type { Configuration } from '../../../configuration.ts';
 import type { Env } from '../../../env.ts';
 import { logWarning, messageOf } from '../../log.ts';
@@ -47,6 +48,7 @@ export class SnapshotRecords {
   async factsOf(
     frame: Pick<Suspended, 'snapshot_id' | 'manifest_sha256' | 'bytes' | 'stored_bytes'> &
       SnapshotFacts['requirements'],
+    shell: ShellStanding | null,
   ): Promise<SnapshotFacts> {
     const { facts, generation } = this.#row.record;
     const { secretsKey } = this.#configuration;
@@ -67,6 +69,7 @@ export class SnapshotRecords {
       generation,
       bytes: frame.bytes,
       storedBytes: frame.stored_bytes,
+      shell,
     };
   }
 

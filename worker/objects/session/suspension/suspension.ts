@@ -22,7 +22,7 @@ import { notNow, type Pausing } from '../lifecycle/pausing.ts';
 import type { SessionLink } from '../link/link.ts';
 import type { ForkPoint, SnapshotWish } from '../port.ts';
 import type { ForkedProgram } from '../programs/forked.ts';
-import { isToBeSent } from '../rows/records.ts';
+import { isToBeSent, type SessionRecord } from '../rows/records.ts';
 import type { SessionRow } from '../rows/session-row.ts';
 import type { SessionStore } from '../rows/store.ts';
 import type { SandboxKeeper } from '../sandbox/sandbox.ts';
@@ -64,6 +64,7 @@ interface Made {
   frame: Suspended;
   /** Programs that waited for their tools. */
   programs: ForkedProgram[];
+  shell: SessionRecord['shell'];
 }
 
 interface Asked {
@@ -131,7 +132,7 @@ export class Suspension {
     const made = await this.#make({ ...wish, leaveRunning: true });
     if (!made.ok) return made;
     try {
-      const snapshot = await this.records.factsOf(made.value.frame);
+      const snapshot = await this.records.factsOf(made.value.frame, made.value.shell);
       await this.records.complete(snapshot);
       if (wish.kind !== 'fork' && this.#parts.row.isLive) this.#parts.port.kept(snapshot);
       return success({ snapshot, programs: made.value.programs });
@@ -270,7 +271,8 @@ export class Suspension {
       }
       // Now, for the programs go on.
       const programs = this.#parts.port.forked(frame.executions);
-      if (isKnown) this.#asked?.settle(success({ frame, programs }));
+      const { shell } = this.#record;
+      if (isKnown) this.#asked?.settle(success({ frame, programs, shell }));
       this.#over(frame.snapshot_id);
       const { snapshot_id, bytes, stored_bytes } = frame;
       if (isPending) this.#parts.port.snapshotMade({ snapshot_id, bytes, stored_bytes });
@@ -290,7 +292,7 @@ export class Suspension {
 
   #moved(frame: Suspended, reason: string): void {
     if (this.#asked?.snapshotId === frame.snapshot_id) {
-      this.#asked.settle(success({ frame, programs: [] }));
+      this.#asked.settle(success({ frame, programs: [], shell: this.#record.shell }));
     }
     this.#asked = undefined;
     this.#parts.sandbox.abandon(reason);
@@ -367,8 +369,9 @@ export class Suspension {
   /** The index asks by itself for what it was not told. */
   async #tellMoved(frame: Suspended): Promise<void> {
     try {
+      const { shell } = this.#record;
       await this.#parts.sandbox.forgetAtHost();
-      await this.records.complete(await this.records.factsOf(frame));
+      await this.records.complete(await this.records.factsOf(frame, shell));
     } catch (error: unknown) {
       logWarning('suspension_not_told', { detail: messageOf(error) });
     }

@@ -53,6 +53,7 @@ function session(facts: Partial<SessionRecord> = {}): SessionRecord {
     destroyTries: 0,
     purgeAtMs: null,
     retentionAtMs: null,
+    shell: null,
     ...facts,
   };
 }
