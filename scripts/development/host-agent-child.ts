@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { AGENT_NODE_FLAGS } from '../../host-agent/command/node-flags.ts';
 import type { Installation } from '../../host-agent/setup/setup.ts';
 import type { Locations } from '../locations.ts';
+import { removeAgentRemains } from './agent-remains.ts';
 import { SupervisedChild } from './supervised-child.ts';
 
 export type HostAgentChildOptions = {
@@ -17,25 +18,11 @@ export type HostAgentChildOptions = {
 };
 
 export function hostAgentChild(options: HostAgentChildOptions): SupervisedChild {
-  const { locations, installation } = options;
+  const { locations } = options;
   return new SupervisedChild({
     name: 'host agent',
     args: [...AGENT_NODE_FLAGS, join(locations.repositoryDir, 'host-agent/main.ts')],
-    environment: {
-      ...process.env,
-      SANDGATE_STATE_DIR: locations.stateDir,
-      SANDGATE_EDGE_URL: options.edgeUrl,
-      SANDGATE_EDGE_ORIGIN: options.edgeOrigin,
-      SANDGATE_CGROUP_PARENT: `/${cgroupParent(locations.stateDir)}`,
-      SANDGATE_RUNSC: installation.runscPath,
-      SANDGATE_IMAGES_DIR: installation.imagesDir,
-      SANDGATE_GUEST_DIR: installation.guestDir,
-      SANDGATE_DIGEST_LIBRARY: installation.digestLibrary,
-      ...(options.enrollmentToken === undefined
-        ? {}
-        : { SANDGATE_ENROLLMENT_TOKEN: options.enrollmentToken }),
-      ...options.environment,
-    },
+    environment: environmentOf(options),
     input: '',
     logPath: join(locations.stateDir, 'logs/host-agent.log'),
     // What a person's Ctrl-C would be: it removes its sandboxes and does not wait for what runs.
@@ -43,7 +30,26 @@ export function hostAgentChild(options: HostAgentChildOptions): SupervisedChild 
     stopSignal: 'SIGINT',
     onMessage: () => {},
     onRestart: options.onRestart,
+    // Killed, or told to stop before it could hear it.
+    onStoppedHard: () => removeAgentRemains(environmentOf(options)),
   });
+}
+
+function environmentOf(options: HostAgentChildOptions): NodeJS.ProcessEnv {
+  const { locations, installation, enrollmentToken } = options;
+  return {
+    ...process.env,
+    SANDGATE_STATE_DIR: locations.stateDir,
+    SANDGATE_EDGE_URL: options.edgeUrl,
+    SANDGATE_EDGE_ORIGIN: options.edgeOrigin,
+    SANDGATE_CGROUP_PARENT: `/${cgroupParent(locations.stateDir)}`,
+    SANDGATE_RUNSC: installation.runscPath,
+    SANDGATE_IMAGES_DIR: installation.imagesDir,
+    SANDGATE_GUEST_DIR: installation.guestDir,
+    SANDGATE_DIGEST_LIBRARY: installation.digestLibrary,
+    ...(enrollmentToken === undefined ? {} : { SANDGATE_ENROLLMENT_TOKEN: enrollmentToken }),
+    ...options.environment,
+  };
 }
 
 /** A cgroup's name, one per state folder: an agent removes what it finds under its own parent, never what another one runs. */

@@ -6,6 +6,7 @@ const FIRST_RESTART_DELAY_MS = 100;
 const MAX_RESTART_DELAY_MS = 5_000;
 /** A child that lived this long starts again without the delay earlier deaths have earned. */
 const HEALTHY_AFTER_MS = 5_000;
+const ENDED_WELL = 'exit code 0';
 
 export type ChildSpec = {
   name: string;
@@ -20,6 +21,8 @@ export type ChildSpec = {
   stopSignal: 'SIGTERM' | 'SIGINT';
   onMessage: (message: unknown) => void;
   onRestart: (reason: string) => void;
+  /** For what a child would have put away itself, had it lived to hear that it is stopped. */
+  onStoppedHard?: () => Promise<unknown>;
 };
 
 export class SupervisedChild {
@@ -107,12 +110,11 @@ export class SupervisedChild {
     this.#stopping = true;
     clearTimeout(this.#restartTimer);
     const child = this.#child;
-    if (child !== undefined) {
-      child.kill(this.#spec.stopSignal);
-      const timer = setTimeout(() => child.kill('SIGKILL'), graceMs);
-      await this.#exited;
-      clearTimeout(timer);
-    }
+    child?.kill(this.#spec.stopSignal);
+    const timer = setTimeout(() => child?.kill('SIGKILL'), graceMs);
+    const endedWell = child !== undefined && (await this.#exited) === ENDED_WELL;
+    clearTimeout(timer);
+    if (!endedWell) await this.#spec.onStoppedHard?.();
     this.#log.close();
   }
 }

@@ -9,7 +9,7 @@ import { afterEach, expect, test } from 'vitest';
 import { type DevFile, DevFileSchema } from '../../scripts/development/dev-file.ts';
 import { ExecutionSchema } from '../../shared/execution.ts';
 import { ApiClient } from './client.ts';
-import { leftoversOf } from './leftovers.ts';
+import { leftoversOf, processesOf } from './leftovers.ts';
 import { ORPHAN_GRACE_MS } from './stack.ts';
 import { timed, until } from './until.ts';
 
@@ -105,6 +105,21 @@ test('prints a URL, a token and a call that works, and Ctrl-C leaves nothing beh
   second.child.kill('SIGTERM');
   expect(await second.exited).toBe(0);
   expect(await leftoversOf(first.stateDir)).toEqual(nothing);
+});
+
+test('leaves nothing behind where Ctrl-C comes as its host agent has just died', async () => {
+  const stack = await start();
+  const file = await devFileOf(stack);
+  const session = await new ApiClient(file.url, file.token).open();
+  await session.detach('shell', { command: 'sleep 300' });
+  const agent = (await processesOf(stack.stateDir)).find(({ command }) =>
+    command.includes('host-agent/main.ts'),
+  );
+  if (agent === undefined) throw new Error('the host agent does not run');
+  process.kill(agent.pid, 'SIGKILL');
+  stack.child.kill('SIGINT');
+  expect(await stack.exited).toBe(0);
+  expect(await leftoversOf(stack.stateDir)).toEqual(nothing);
 });
 
 test('leaves nothing behind when it is killed itself', async () => {
