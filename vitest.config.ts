@@ -24,6 +24,10 @@ const real = {
 const serial = { ...real, fileParallelism: false };
 /** Also on two cores, where vitest by itself would run one file at a time: most files wait more than they compute. */
 const besideEachOther = { maxWorkers: Math.max(2, availableParallelism() - 1) };
+/** What has bounds that a second stack on two cores would break. */
+const ALONE = ['start', 'churn', 'agent-memory', 'backpressure', 'pausing'].map(
+  (name) => `test/e2e/${name}.test.ts`,
+);
 /** Each has a stack of its own, found by its state folder; more than two would be slow rather than waiting. */
 const twoStacks = { ...real, maxWorkers: 2, maxConcurrency: 10 };
 
@@ -63,10 +67,12 @@ export default defineConfig({
           name: 'e2e',
           environment: 'node',
           include: ['test/e2e/**/*.test.ts'],
+          exclude: ALONE,
           ...twoStacks,
           sequence: { groupOrder: 1 },
         },
       },
+      { test: { name: 'e2e-alone', environment: 'node', include: ALONE, ...serial } },
     ],
   },
 });
