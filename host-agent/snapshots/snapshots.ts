@@ -1,5 +1,5 @@
 /** Snapshots as a host makes and takes them: checkpoints on its disk, and their way to the edge and back. */
-import { randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import { mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
@@ -18,7 +18,8 @@ import {
 } from '../execution/carried.ts';
 import { downloadFiles, readManifest } from './download.ts';
 import { KeptChunks } from './kept-chunks.ts';
-import { Sealing, sha256Of } from './sealing.ts';
+import { Sealing } from './sealing.ts';
+import { SealingThreads } from './sealing-threads.ts';
 import { PATIENT_ATTEMPTS, SnapshotStorage, type StorageOptions } from './storage.ts';
 import { uploadFiles } from './upload.ts';
 
@@ -69,6 +70,7 @@ export interface OpenSnapshot extends AsyncDisposable {
 export class Snapshots {
   readonly #options: SnapshotsOptions;
   readonly #kept: KeptChunks;
+  readonly #threads = new SealingThreads();
   /** Forks begin at once: what they are made of is opened once for all of them. */
   readonly #shared = new Map<string, Shared>();
 
@@ -106,6 +108,7 @@ export class Snapshots {
 
   /** An empty folder for the files of one checkpoint; `remove` it. */
   async folder(): Promise<string> {
+    this.#threads.warm();
     const folder = join(this.#options.directory, randomBytes(8).toString('hex'));
     await mkdir(folder, { mode: 0o700 });
     return folder;
@@ -123,7 +126,8 @@ export class Snapshots {
   ): Promise<Outcome<Stored>> {
     const patience = about.isPatient ? { attempts: PATIENT_ATTEMPTS } : {};
     const storage = this.#storage(snapshot_id, { ...patience, token: transfer_token, signal: about.signal });
-    const uploaded = await uploadFiles(folder, { storage, sealing: await Sealing.open(snapshot_id, key) });
+    const sealing = new Sealing(this.#threads, snapshot_id, key);
+    const uploaded = await uploadFiles(folder, { storage, sealing });
     if (!uploaded.ok) return uploaded;
     const { files, bytes, storedBytes } = uploaded.value;
     const manifest: SnapshotManifest = {
@@ -135,7 +139,7 @@ export class Snapshots {
       files,
     };
     const encoded = new TextEncoder().encode(JSON.stringify(manifest));
-    const manifestSha256 = await sha256Of(encoded);
+    const manifestSha256 = hash('sha256', encoded);
     const put = await storage.putManifest(manifestSha256, encoded);
     return put.ok ? success({ manifestSha256, bytes, storedBytes }) : put;
   }
@@ -188,6 +192,7 @@ export class Snapshots {
     { snapshot_id, key, transfer_token, manifest_sha256 }: RestorePayload,
     { image, maxBytes, signal }: { image: string; maxBytes: number; signal: AbortSignal },
   ): Promise<Outcome<Fetched>> {
+    this.#threads.warm();
     const storage = this.#storage(snapshot_id, { token: transfer_token, signal });
     const manifest = await readManifest(storage, { snapshotId: snapshot_id, sha256: manifest_sha256 });
     if (!manifest.ok) return manifest;
@@ -197,7 +202,7 @@ export class Snapshots {
       if (there === undefined && name === 'guest_sha256') continue;
       if (there !== here) return failure('snapshot_mismatch', `${name} of the snapshot is another one`);
     }
-    const sealing = await Sealing.open(snapshot_id, key);
+    const sealing = new Sealing(this.#threads, snapshot_id, key);
     const folder = await this.folder();
     const files = await downloadFiles(manifest.value, folder, { storage, sealing, maxBytes });
     if (files.ok) return success({ folder, manifest: manifest.value });

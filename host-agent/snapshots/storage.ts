@@ -1,4 +1,5 @@
 /** The edge's storage of one snapshot, over HTTP: whole chunks, tried again where that can help, within bounds. */
+import { createHash, hash } from 'node:crypto';
 import { setTimeout as wait } from 'node:timers/promises';
 import { request } from 'undici';
 import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
@@ -9,7 +10,6 @@ import {
   snapshotManifestPath,
 } from '../../shared/snapshot.ts';
 import type { KeptChunks } from './kept-chunks.ts';
-import { sha256Of } from './sealing.ts';
 
 /** Pauses of 3 s in all. */
 const ATTEMPTS = 5;
@@ -37,6 +37,8 @@ export interface StorageOptions {
 interface Answer {
   status: number;
   bytes: Uint8Array<ArrayBuffer>;
+  /** Of the bytes, in hexadecimal. */
+  sha256: string;
 }
 
 export class SnapshotStorage {
@@ -82,13 +84,12 @@ export class SnapshotStorage {
   ): Promise<Outcome<Uint8Array<ArrayBuffer>>> {
     const { kept } = this.#options;
     const here = await kept?.get(sha256);
-    if (here !== undefined && (await sha256Of(here)) === sha256) return success(here);
+    if (here !== undefined && hash('sha256', here) === sha256) return success(here);
     if (here !== undefined) await kept?.drop([sha256]);
     const answer = await this.#ask('GET', path, { maxBytes });
     if (!answer.ok) return answer;
-    const { bytes } = answer.value;
-    return (await sha256Of(bytes)) === sha256
-      ? success(bytes)
+    return answer.value.sha256 === sha256
+      ? success(answer.value.bytes)
       : failure('snapshot_damaged', 'what is stored does not hash to its name');
   }
 
@@ -128,9 +129,9 @@ export class SnapshotStorage {
         body: body ?? null,
         signal: AbortSignal.any([signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]),
       });
-      const bytes = await bounded(response.body, maxBytes);
-      if (bytes === undefined) return failure('storage_unavailable', 'the answer is too long');
-      return success({ status: response.statusCode, bytes });
+      const content = await bounded(response.body, maxBytes);
+      if (content === undefined) return failure('storage_unavailable', 'the answer is too long');
+      return success({ status: response.statusCode, ...content });
     } catch (error: unknown) {
       const detail = error instanceof Error ? error.message : 'the storage cannot be reached';
       return failure('storage_unavailable', `${method}: ${detail}`);
@@ -151,19 +152,21 @@ function refusal(method: string, { status }: Answer): Failure {
 async function bounded(
   body: AsyncIterable<Uint8Array>,
   maxBytes: number,
-): Promise<Uint8Array<ArrayBuffer> | undefined> {
+): Promise<Pick<Answer, 'bytes' | 'sha256'> | undefined> {
+  const digest = createHash('sha256');
   const parts: Uint8Array[] = [];
-  let bytes = 0;
+  let length = 0;
   for await (const part of body) {
-    bytes += part.length;
-    if (bytes > maxBytes) return undefined;
+    length += part.length;
+    if (length > maxBytes) return undefined;
+    digest.update(part);
     parts.push(part);
   }
-  const whole = new Uint8Array(bytes);
+  const bytes = new Uint8Array(length);
   let at = 0;
   for (const part of parts) {
-    whole.set(part, at);
+    bytes.set(part, at);
     at += part.length;
   }
-  return whole;
+  return { bytes, sha256: digest.digest('hex') };
 }

@@ -29,7 +29,7 @@ export interface Uploaded {
 interface Piece {
   file: { name: string; bytes: number; chunks: (SnapshotChunk | undefined)[] };
   index: number;
-  bytes: Uint8Array;
+  bytes: Uint8Array<ArrayBuffer>;
 }
 
 export async function uploadFiles(
@@ -40,13 +40,15 @@ export async function uploadFiles(
   const stored = new Map<string, Promise<Outcome<null>>>();
   let storedBytes = 0;
   const failed = await inParallel(piecesOf(directory, files), PIECES_AT_ONCE, async (piece) => {
-    const { sha256, stored: bytes } = await sealing.seal(piece.bytes);
-    piece.file.chunks[piece.index] = { sha256, bytes: piece.bytes.length, stored_bytes: bytes.length };
+    const { length } = piece.bytes;
+    const sealed = await sealing.seal(piece.bytes);
+    const { sha256 } = sealed;
+    piece.file.chunks[piece.index] = { sha256, bytes: length, stored_bytes: sealed.stored.length };
     const known = stored.get(sha256);
     if (known !== undefined) return known;
-    const put = storage.putChunk(sha256, bytes);
+    const put = storage.putChunk(sha256, sealed.stored);
     stored.set(sha256, put);
-    storedBytes += bytes.length;
+    storedBytes += sealed.stored.length;
     if (stored.size > MAX_SNAPSHOT_CHUNKS) return failure('suspend_failed', 'the checkpoint is too large');
     return put;
   });
@@ -64,7 +66,10 @@ async function* piecesOf(directory: string, files: Piece['file'][]): AsyncGenera
     const file: Piece['file'] = { name, bytes: 0, chunks: [] };
     files.push(file);
     await using handle = await open(join(directory, name), 'r');
-    for (let bytes = await readPiece(handle); bytes.length > 0; bytes = await readPiece(handle)) {
+    const { size } = await handle.stat();
+    while (file.bytes < size) {
+      const bytes = await readPiece(handle, Math.min(SNAPSHOT_PIECE_BYTES, size - file.bytes));
+      if (bytes.length === 0) break;
       const index = file.chunks.push(undefined) - 1;
       file.bytes += bytes.length;
       yield { file, index, bytes };
@@ -72,14 +77,14 @@ async function* piecesOf(directory: string, files: Piece['file'][]): AsyncGenera
   }
 }
 
-/** Whole but for the last one of a file. */
-async function readPiece(handle: FileHandle): Promise<Uint8Array> {
-  const piece = Buffer.allocUnsafeSlow(SNAPSHOT_PIECE_BYTES);
+/** Less where the file is shorter than it was. */
+async function readPiece(handle: FileHandle, bytes: number): Promise<Uint8Array<ArrayBuffer>> {
+  const piece = new Uint8Array(Buffer.allocUnsafeSlow(bytes).buffer);
   let length = 0;
-  while (length < piece.length) {
-    const { bytesRead } = await handle.read(piece, length, piece.length - length);
-    if (bytesRead === 0) break;
+  while (length < bytes) {
+    const { bytesRead } = await handle.read(piece, length, bytes - length);
+    if (bytesRead === 0) return piece.slice(0, length);
     length += bytesRead;
   }
-  return piece.subarray(0, length);
+  return piece;
 }

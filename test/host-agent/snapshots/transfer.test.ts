@@ -1,10 +1,11 @@
-import { randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { downloadFiles, readManifest } from '../../../host-agent/snapshots/download.ts';
-import { Sealing, sha256Of } from '../../../host-agent/snapshots/sealing.ts';
+import { Sealing } from '../../../host-agent/snapshots/sealing.ts';
+import { SealingThreads } from '../../../host-agent/snapshots/sealing-threads.ts';
 import {
   PATIENT_ATTEMPTS,
   SnapshotStorage,
@@ -18,6 +19,7 @@ import { type ChunkServer, startChunkServer } from '../../fixtures/chunk-server.
 const TOKEN = 'a-transfer-token';
 const KEY = randomBytes(32).toString('base64url');
 const SNAPSHOT_ID = newId('snp');
+const threads = new SealingThreads();
 
 let directory: string;
 let server: ChunkServer;
@@ -44,12 +46,12 @@ function storage(how: Partial<StorageOptions> = {}): SnapshotStorage {
   });
 }
 
-async function parts(key = KEY) {
-  return { storage: storage(), sealing: await Sealing.open(SNAPSHOT_ID, key) };
+function parts(key = KEY) {
+  return { storage: storage(), sealing: new Sealing(threads, SNAPSHOT_ID, key) };
 }
 
 async function upload() {
-  const uploaded = await uploadFiles(source, await parts());
+  const uploaded = await uploadFiles(source, parts());
   if (!uploaded.ok) throw new Error(uploaded.detail);
   return uploaded.value;
 }
@@ -89,7 +91,7 @@ describe('a checkpoint that is stored', () => {
 
   async function restored(files: SnapshotManifest['files'], key = KEY, maxBytes = 2 ** 28) {
     const target = join(directory, 'target');
-    const got = await downloadFiles(manifestOf(files), target, { ...(await parts(key)), maxBytes });
+    const got = await downloadFiles(manifestOf(files), target, { ...parts(key), maxBytes });
     return { got, target };
   }
 
@@ -129,7 +131,7 @@ describe('a checkpoint that is stored', () => {
       tries.set(request, (tries.get(request) ?? 0) + 1);
       return (tries.get(request) ?? 0) < PATIENT_ATTEMPTS ? 503 : undefined;
     };
-    const sealing = await Sealing.open(SNAPSHOT_ID, KEY);
+    const { sealing } = parts();
     const patient = storage({ attempts: PATIENT_ATTEMPTS });
     expect(await uploadFiles(source, { storage: storage(), sealing })).toMatchObject({ ok: false });
     tries.clear();
@@ -138,13 +140,13 @@ describe('a checkpoint that is stored', () => {
 
   it('is given up where the storage refuses it, and soon where it does so for good', async () => {
     server.store.fault = () => 413;
-    expect(await uploadFiles(source, await parts())).toMatchObject({
+    expect(await uploadFiles(source, parts())).toMatchObject({
       ok: false,
       code: 'storage_unavailable',
     });
     expect(new Set(server.store.requests).size).toBe(server.store.requests.length);
     server.store.fault = () => 500;
-    expect(await uploadFiles(source, await parts())).toMatchObject({
+    expect(await uploadFiles(source, parts())).toMatchObject({
       ok: false,
       code: 'storage_unavailable',
     });
@@ -176,7 +178,7 @@ describe('a checkpoint that is stored', () => {
   it('is read by the digest of its manifest only', async () => {
     const { files } = await upload();
     const manifest = new TextEncoder().encode(JSON.stringify(manifestOf(files)));
-    const sha256 = await sha256Of(manifest);
+    const sha256 = hash('sha256', manifest);
     expect(await storage().putManifest(sha256, manifest)).toMatchObject({ ok: true });
     const expected = { snapshotId: SNAPSHOT_ID, sha256 };
     expect(await readManifest(storage(), expected)).toEqual({ ok: true, value: manifestOf(files) });
@@ -202,7 +204,7 @@ describe('a checkpoint that is stored', () => {
       return 503;
     };
     const uploaded = await uploadFiles(source, {
-      ...(await parts()),
+      ...parts(),
       storage: storage({ signal: ended.signal }),
     });
     expect(uploaded).toMatchObject({ ok: false, code: 'storage_unavailable' });

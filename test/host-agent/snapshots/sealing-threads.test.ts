@@ -1,0 +1,68 @@
+import { randomBytes } from 'node:crypto';
+import { describe, expect, it } from 'vitest';
+import { SealingThreads } from '../../../host-agent/snapshots/sealing-threads.ts';
+
+const KEYS = {
+  key: new Uint8Array(randomBytes(32)),
+  nonceKey: new Uint8Array(randomBytes(32)),
+  additionalData: new TextEncoder().encode('snp_one'),
+};
+const MIB = 1024 ** 2;
+
+const random = (bytes: number): Uint8Array<ArrayBuffer> => new Uint8Array(randomBytes(bytes));
+
+describe('the threads that seal pieces', () => {
+  it('give back what they were given, however large and however many at once', async () => {
+    const threads = new SealingThreads();
+    const pieces = [0, 1, 100, MIB, 4 * MIB, 4 * MIB - 1, 64 * 1024].map(random);
+    const copies = pieces.map((piece) => piece.slice());
+    const sealed = await Promise.all(pieces.map((piece) => threads.seal(KEYS, piece)));
+    const opened = await Promise.all(
+      sealed.map(({ stored }, index) => threads.open(KEYS, stored, copies[index]?.length ?? -1)),
+    );
+    for (const [index, copy] of copies.entries()) {
+      expect(Buffer.compare(opened[index] ?? random(1), copy), `piece ${index}`).toBe(0);
+    }
+    expect(threads.count).toBe(2);
+  });
+
+  it('seal a part of a larger buffer and leave the rest of it alone', async () => {
+    const threads = new SealingThreads();
+    const whole = random(1000);
+    const { stored } = await threads.seal(KEYS, whole.subarray(100, 200));
+    expect(whole.length).toBe(1000);
+    expect(await threads.open(KEYS, stored, 100)).toEqual(whole.slice(100, 200));
+  });
+
+  it('open nothing that is another, longer or shorter, or of another key or snapshot', async () => {
+    const threads = new SealingThreads();
+    const { stored } = await threads.seal(KEYS, random(1000));
+    const changed = stored.slice();
+    changed[500] = (changed[500] ?? 0) ^ 1;
+    const key = new Uint8Array(randomBytes(32));
+    const additionalData = new TextEncoder().encode('snp_two');
+    expect(await threads.open(KEYS, changed, 1000)).toBeUndefined();
+    expect(await threads.open(KEYS, stored.slice(), 999)).toBeUndefined();
+    expect(await threads.open(KEYS, stored.slice(), 1001)).toBeUndefined();
+    expect(await threads.open(KEYS, stored.slice(0, -1), 1000)).toBeUndefined();
+    expect(await threads.open({ ...KEYS, key }, stored.slice(), 1000)).toBeUndefined();
+    expect(await threads.open({ ...KEYS, additionalData }, stored.slice(), 1000)).toBeUndefined();
+    expect(await threads.open(KEYS, stored.slice(), 1000)).toHaveLength(1000);
+  });
+
+  it('lose one piece and no other where one of them dies', async () => {
+    const threads = new SealingThreads();
+    const broken = threads.seal({ ...KEYS, key: new Uint8Array(5) }, random(10));
+    const others = Array.from({ length: 6 }, () => threads.seal(KEYS, random(10)));
+    await expect(broken).rejects.toThrow(/key length/i);
+    expect(await Promise.all(others)).toHaveLength(6);
+  });
+
+  it('are gone when nothing was to be done for a while', async () => {
+    const threads = new SealingThreads(50);
+    await Promise.all([threads.seal(KEYS, random(10)), threads.seal(KEYS, random(10))]);
+    expect(threads.count).toBe(2);
+    await expect.poll(() => threads.count).toBe(0);
+    expect((await threads.seal(KEYS, random(10))).stored).toHaveLength(47);
+  });
+});
