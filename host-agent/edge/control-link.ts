@@ -20,6 +20,7 @@ import { type Command, CommandAssembler } from './command-assembler.ts';
 import type { LinkTarget } from './edge-links.ts';
 import type { KeyRing } from './key-ring.ts';
 import { type CloseCode, LinkSocket, type LinkTiming } from './link-socket.ts';
+import { CONTROL_BASE_DELAY_MS } from './reconnect-delay.ts';
 
 /** Attaches take a second each; an edge that sends more at once than any host holds breaks the protocol. */
 const MAX_COMMANDS_AT_ONCE = 1024;
@@ -75,6 +76,7 @@ export class ControlLink {
       },
       onHeartbeat: () => this.reportLoad(),
       onHeard: options.onHeard,
+      baseDelayMs: CONTROL_BASE_DELAY_MS,
       log: options.log,
       timing: options.timing,
     });

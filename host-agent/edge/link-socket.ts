@@ -49,6 +49,8 @@ export interface LinkSocketOptions<Down> {
   /** Gives a reason where the frame breaks the protocol: the link is closed then. */
   onFrame: (header: Down, payload: Uint8Array) => string | undefined;
   onDown: () => void;
+  /** Attempts are spread over so long or longer. */
+  baseDelayMs?: number;
   /** Whether the edge takes several frames in one message. */
   bundles?: boolean;
   onHeartbeat?: () => void;
@@ -276,7 +278,8 @@ export class LinkSocket<Down> {
     connection.transport.endSoon();
     this.#failedAttempts = this.#attemptsAfter(connection);
     if (!this.#closed) {
-      const delayMs = reconnectDelayMs(this.#failedAttempts, this.#timing.random);
+      const { baseDelayMs } = this.#options;
+      const delayMs = reconnectDelayMs(this.#failedAttempts, this.#timing.random, baseDelayMs);
       clearTimeout(this.#retryTimer);
       this.#retryTimer = setTimeout(() => this.connect(), delayMs);
     }
