@@ -20,6 +20,7 @@ import type { TenantPort } from '../objects/tenant/port.ts';
 import { TENANT_INDEX_OBJECT, type TenantIndexPort } from '../objects/tenant-index/port.ts';
 import type { WebhooksPort } from '../objects/webhooks/port.ts';
 import type { WorkflowPort } from '../objects/workflow/port.ts';
+import { knownTools } from '../tools/known-tools.ts';
 
 /** A call that changes nothing, or nothing more when it is made twice. */
 export const SAFE = { safe: true } as const;
@@ -66,6 +67,12 @@ export function repairCalls(env: Env, tenant: string, repairRunId: string): Obje
 
 export function catalogueCalls(env: Env, tenant: string): ObjectCalls<CataloguePort> {
   return (method, about) => callObject(() => method(env.CATALOGUE.getByName(tenant)), about);
+}
+
+/** Whatever comes of it, this isolate asks anew for what it knew of the tenant's tools. */
+export function catalogueChanges(env: Env, tenant: string): ObjectCalls<CataloguePort> {
+  const calls = catalogueCalls(env, tenant);
+  return (method, about) => calls(method, about).finally(() => knownTools.forget(tenant));
 }
 
 /** Only for a host that a pool knows: no object wakes for one that was made up. */

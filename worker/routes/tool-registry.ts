@@ -18,7 +18,7 @@ import type { PutTool } from '../objects/catalogue/port.ts';
 import { addressRules } from '../tools/http/address.ts';
 import { faultOf, reasonOf } from '../tools/registered.ts';
 import { sealedCredentials, type ToolOwner, wholeTool } from '../tools/registration.ts';
-import { catalogueCalls, SAFE, UNSAFE } from './object-calls.ts';
+import { catalogueCalls, catalogueChanges, SAFE, UNSAFE } from './object-calls.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute, type Exchange } from './route.ts';
 
@@ -65,7 +65,7 @@ export async function registerOne(
 ): Promise<Outcome<{ tool: RegisteredTool; isNew: boolean }>> {
   requireOwnRight(exchange, tool);
   const put = { ...(await wholeTool(tool, ownerOf(exchange))), mode: 'create' as const };
-  return catalogueCalls(exchange.env, exchange.principal.tenant)((stub) => stub.put(put), SAFE);
+  return catalogueChanges(exchange.env, exchange.principal.tenant)((stub) => stub.put(put), SAFE);
 }
 
 const replaceTool = defineRoute({
@@ -85,7 +85,7 @@ const replaceTool = defineRoute({
     if (tool.name !== params.name) throw invalid([{ path: 'body.name', expected: 'the name in the path' }]);
     requireOwnRight(exchange, tool);
     const put = { ...(await wholeTool(tool, ownerOf(exchange))), mode: 'replace' as const };
-    const calls = catalogueCalls(exchange.env, exchange.principal.tenant);
+    const calls = catalogueChanges(exchange.env, exchange.principal.tenant);
     const stored = unwrap(await calls((stub) => stub.put(put), SAFE));
     return reply(stored.isNew ? 201 : 200, stored.tool);
   },
@@ -115,7 +115,7 @@ const removeTool = defineRoute({
   answers: { 204: { description: 'Removed' } },
   errors: ['not_found', 'source_owned'],
   handle: async (exchange, { params }) => {
-    const calls = catalogueCalls(exchange.env, exchange.principal.tenant);
+    const calls = catalogueChanges(exchange.env, exchange.principal.tenant);
     unwrap(await calls((stub) => stub.remove(params.name), UNSAFE));
     return emptyReply();
   },
@@ -141,7 +141,7 @@ async function registerMany(
   for (const [index, one] of given.entries())
     entries.push(await prepared(exchange, one, `body.tools.${index}`));
   const puts = entries.filter((entry) => 'tool' in entry);
-  const calls = catalogueCalls(exchange.env, exchange.principal.tenant);
+  const calls = catalogueChanges(exchange.env, exchange.principal.tenant);
   const stored = unwrap(await calls((stub) => stub.putMany(puts), SAFE));
   let next = 0;
   return {

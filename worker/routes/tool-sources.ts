@@ -15,7 +15,8 @@ import type { StoredSource } from '../objects/catalogue/port.ts';
 import { ARCHIVE_OWNER_HEADER, archiveFault } from '../objects/source/archive.ts';
 import { kindScopes, sourceFault } from '../sources/registration.ts';
 import { type OpenedSource, openedSource, putSourceOf } from '../sources/shown.ts';
-import { catalogueCalls, SAFE, sourceCalls, UNSAFE } from './object-calls.ts';
+import { knownTools } from '../tools/known-tools.ts';
+import { catalogueCalls, catalogueChanges, SAFE, sourceCalls, UNSAFE } from './object-calls.ts';
 import { notFound } from './own-session.ts';
 import { emptyReply, reply } from './reply.ts';
 import { defineRoute, type Exchange } from './route.ts';
@@ -115,7 +116,8 @@ const removeSource = defineRoute({
   answers: { 204: { description: 'Removed' } },
   errors: ['not_found'],
   handle: async (exchange, { params }) => {
-    unwrap(await calls(exchange)((stub) => stub.removeSource(params.name), UNSAFE));
+    const { tenant } = exchange.principal;
+    unwrap(await catalogueChanges(exchange.env, tenant)((stub) => stub.removeSource(params.name), UNSAFE));
     unwrap(await object(exchange, params.name)((stub, owner) => stub.removed(owner), SAFE));
     return emptyReply();
   },
@@ -194,13 +196,14 @@ function calls(exchange: Exchange<'tenant'>) {
   return catalogueCalls(exchange.env, exchange.principal.tenant);
 }
 
+/** What it is told or asked may change the tools of the tenant. */
 function object(exchange: Exchange<'tenant'>, source: string) {
   const owner = { tenant: exchange.principal.tenant, source };
   const ask = sourceCalls(exchange.env, owner);
   return <T>(
     method: (stub: Parameters<Parameters<typeof ask>[0]>[0], of: typeof owner) => ReturnType<typeof ask<T>>,
     about: { safe: boolean },
-  ) => ask<T>((stub) => method(stub, owner), about);
+  ) => ask<T>((stub) => method(stub, owner), about).finally(() => knownTools.forget(owner.tenant));
 }
 
 export const toolSourceRoutes = [

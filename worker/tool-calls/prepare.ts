@@ -51,11 +51,13 @@ export async function prepareCalls(
     (name) => name !== '' && name !== CODE_TOOL_NAME && !builtIn.has(name),
   );
   const byExportedName = await storedTools(context, names, 'function_name');
-  const byName = await storedTools(context, names, 'name');
   const exported = await exportedNames(
     byExportedName.map(({ tool }) => tool.name),
     FUNCTION_NAMES,
   );
+  const isExported = new Set(exported.values());
+  const others = names.filter((name) => !isExported.has(name));
+  const byName = await storedTools(context, others, 'name');
   const stored = new Map([
     ...byExportedName.map((one) => [exported.get(one.tool.name) ?? '', one] as const),
     ...byName.map(named),

@@ -15,6 +15,7 @@ import { compileSchema } from '../schema/compile.ts';
 import { type CallPlace, checkCall, requireFit, toolNotFound } from './check-call.ts';
 import { codeCell } from './code-cell.ts';
 import { requireHeld } from './held-call.ts';
+import { knownTools } from './known-tools.ts';
 import { type EdgePerformance, httpPerformance, mcpPerformance, type ResolveContext } from './performance.ts';
 import { mayBeCalledBy, mayUse, type ToolCaller } from './policy.ts';
 import { registeredGuard } from './registered.ts';
@@ -64,14 +65,17 @@ export async function resolveCall<C extends Call>(
   return resolveStored(context, { call, stored }, place);
 }
 
-/** Tools by any of their names, whoever may use them: `resolveStored` decides. */
+/** Tools by any of their names as they were a moment ago, whoever may use them: `resolveStored` decides. */
 export async function storedTools(
   { env, principal }: Pick<ResolveContext, 'env' | 'principal'>,
   names: string[],
   kind: NameKind,
 ): Promise<StoredTool[]> {
   if (names.length === 0) return [];
-  return unwrap(await catalogueCalls(env, principal.tenant)((stub) => stub.find(names, kind), SAFE));
+  const { tenant } = principal;
+  const calls = catalogueCalls(env, tenant);
+  const wish = { tenant, names, kind, nowMs: Date.now() };
+  return unwrap(await knownTools.find(wish, (input) => calls((stub) => stub.find(input), SAFE)));
 }
 
 /** The tool, where this caller may call it so, with these arguments. */

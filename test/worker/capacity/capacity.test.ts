@@ -59,6 +59,13 @@ describe('a million sessions on 5,000 hosts with 100,000 calls a second', () => 
     const { session: _tenfold, ...othersThen } = loadsAt({ ...builtIn, callsPerS: 1_000_000 });
     expect(othersThen).toEqual(others);
   });
+
+  test('may all be of registered tools, and ten times as many, without the catalogue being asked more often', () => {
+    const registered = { ...WHOLE, registeredCalls: 1, sourceCalls: 0, approvedCalls: 0 };
+    const loads = loadsAt(registered);
+    expect(over(loads), JSON.stringify(loads)).toEqual([]);
+    expect(loadsAt({ ...registered, callsPerS: 1_000_000 }).catalogue).toBe(loads.catalogue);
+  });
 });
 
 test('what a tenant hears of usage does not grow with its sessions', () => {
@@ -79,7 +86,11 @@ describe('the model says where it ends', () => {
       { perSession: busy({ suspensions: 2 }) },
       'tenant',
     ],
-    ['calls of registered tools alone', { registeredCalls: 1 }, 'catalogue'],
+    [
+      'a thousand isolates that call registered tools of one tenant',
+      { isolates: 1_000, registeredCalls: 1 },
+      'catalogue',
+    ],
     ['one MCP server behind most of them', { sourceCalls: 0.5 }, 'source'],
     ['an approval for one call in ten', { approvedCalls: 0.1 }, 'approvals'],
     ['a tenant with a twentieth of everything', { largestTenant: 0.05 }, 'tenant'],

@@ -8,6 +8,7 @@ import { BLOCKS_PER_WINDOW, STANDING_LIVES_MS, WINDOW_S } from '../../../worker/
 import { REPORT_INTERVAL_MS } from '../../../worker/objects/host/load-report.ts';
 import { reportAfterMs } from '../../../worker/objects/tenant/ledger/account.ts';
 import { MANY_HOSTS, PICTURE_LIVES_MS } from '../../../worker/placement/pool-pictures.ts';
+import { KNOWN_FOR_MS } from '../../../worker/tools/known-tools.ts';
 
 export interface Scale {
   sessions: number;
@@ -82,8 +83,8 @@ const TENANT_CALLS_PER: Readonly<Record<keyof Features, number>> = {
 };
 /** Begin, complete, find, and release or remove. */
 const INDEX_CALLS_PER_THING = 4;
-/** A call of a registered tool is looked up. */
-const CATALOGUE_CALLS_PER_CALL = 1;
+/** Of the programs of a session that name no tools, each has those listed that it may call. */
+const LISTS_PER_SESSION = 1;
 const SOURCE_CALLS_PER_CALL = 1;
 /** It is begun, looked at and decided, and told to have been made. */
 const APPROVAL_CALLS_PER_CALL = 4;
@@ -135,7 +136,10 @@ export function loadsAt(scale: Scale): Loads {
       (scale.isolates * 1_000) / STANDING_LIVES_MS,
     snapshots: createsOfTenantPerS * (perSession.suspensions + perSession.snapshots) * INDEX_CALLS_PER_THING,
     artifacts: createsOfTenantPerS * perSession.artifacts * INDEX_CALLS_PER_THING,
-    catalogue: callsOfTenantPerS * scale.registeredCalls * CATALOGUE_CALLS_PER_CALL,
+    // Whatever tools its calls are of: each isolate asks once in a while whether what it knows still holds.
+    catalogue:
+      Math.min(callsOfTenantPerS * scale.registeredCalls, (scale.isolates * 1_000) / KNOWN_FOR_MS) +
+      createsOfTenantPerS * LISTS_PER_SESSION,
     source: callsOfTenantPerS * scale.sourceCalls * SOURCE_CALLS_PER_CALL,
     approvals: callsOfTenantPerS * scale.approvedCalls * APPROVAL_CALLS_PER_CALL,
   };

@@ -497,7 +497,11 @@ describe('an HTTP tool', () => {
     const put = await registered(lookup);
     expect(JSON.stringify(put)).not.toContain('very-secret-value');
     expect(put).toMatchObject({ credential_names: ['authorization'] });
-    const stored = await env.CATALOGUE.getByName('acme').find(['lookup'], 'name');
+    const stored = await env.CATALOGUE.getByName('acme').find({
+      keys: [{ name: 'lookup', kind: 'name' }],
+      known: [],
+      revision: null,
+    });
     expect(JSON.stringify(stored)).not.toContain('very-secret-value');
     const requests = answering(() => Response.json({ found: ['x'], echo: 'Bearer very-secret-value' }));
     const execution = ExecutionSchema.parse((await execute('lookup', { kind: 'a/b', q: 'é' })).json);

@@ -20,6 +20,8 @@ import { type Guarded, isInCategory, mayBeCalledBy, mayUse } from '../../tools/p
 import { registeredGuard } from '../../tools/registered.ts';
 import type {
   CataloguePort,
+  FindTools,
+  FoundByName,
   FoundTools,
   ListedTools,
   NameKind,
@@ -30,6 +32,7 @@ import type {
   StoredSource,
   StoredTool,
   ToolFilter,
+  ToolKey,
 } from './port.ts';
 import { SHARED } from './shared-name.ts';
 import {
@@ -216,10 +219,18 @@ export class CatalogueObject extends DurableObject<Env> implements CataloguePort
     this.#guarded?.delete(name);
   }
 
-  async find(names: string[], kind: NameKind): Promise<Outcome<StoredTool[]>> {
+  async find({ keys, known, revision: knownRevision }: FindTools): Promise<Outcome<FoundByName>> {
     await this.#shared?.follow();
-    const found = names.flatMap((name) => this.#store.find(name, kind) ?? []);
-    return success(found.filter(({ tool }) => nameFault(tool.name) === undefined));
+    const revision = this.#store.revision();
+    const changed = revision === knownRevision ? null : this.#found(known);
+    return success({ revision, tools: this.#found(keys), changed });
+  }
+
+  #found(keys: readonly ToolKey[]): (StoredTool | null)[] {
+    return keys.map(({ name, kind }) => {
+      const found = this.#store.find(name, kind);
+      return found === undefined || nameFault(found.tool.name) !== undefined ? null : found;
+    });
   }
 
   async listAll(page: Parameters<CataloguePort['listAll']>[0]): Promise<Outcome<ListedTools>> {

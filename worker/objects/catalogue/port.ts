@@ -37,6 +37,28 @@ export interface ToolFilter {
 /** The name itself, or what it is called in the lists of model APIs or of MCP. */
 export type NameKind = 'name' | 'function_name' | 'mcp_name';
 
+/** A name of a tool, and what kind of name it is. */
+export interface ToolKey {
+  name: string;
+  kind: NameKind;
+}
+
+export interface FindTools {
+  keys: ToolKey[];
+  /** What whoever asks has found before, and the revision that this was of; null where it has nothing. */
+  known: ToolKey[];
+  revision: string | null;
+}
+
+/** In the order of the keys; null where there is none. */
+export interface FoundByName {
+  /** Another one after each change of any tool. */
+  revision: string;
+  tools: (StoredTool | null)[];
+  /** What is known, as it is now; null where it is as it was. */
+  changed: (StoredTool | null)[] | null;
+}
+
 export interface SearchHit {
   name: string;
   score: number;
@@ -90,7 +112,7 @@ export interface CataloguePort {
   get(name: string, version: string | null): Promise<Outcome<RegisteredTool>>;
   remove(name: string): Promise<Outcome<null>>;
   /** Those of the names that there are, whoever may use them. */
-  find(names: string[], kind: NameKind): Promise<Outcome<StoredTool[]>>;
+  find(input: FindTools): Promise<Outcome<FoundByName>>;
   list(
     input: ToolFilter & { order: NameKind; after: string | null; limit: number; maxCharacters: number },
   ): Promise<Outcome<ListedTools>>;

@@ -1,6 +1,7 @@
 /** The tools that the operator has for all tenants, as each tenant's catalogue has them: copied when they changed. */
 import type { DefinedTool } from '../../../shared/registered-tool.ts';
 import type { Env } from '../../env.ts';
+import { KNOWN_FOR_MS } from '../../tools/known-tools.ts';
 import { logWarning, messageOf } from '../log.ts';
 import type { PutTool, SharedCatalogue, StoredTool } from './port.ts';
 import { SHARED } from './shared-name.ts';
@@ -8,8 +9,11 @@ import type { Sources } from './sources/sources.ts';
 
 export const MAX_SHARED_TOOLS = 500;
 export const MAX_SHARED_TOOL_CHARACTERS = 8 * 1024 * 1024;
-/** How long a change may take to be seen: one object answers the catalogues of all tenants. */
-const FRESH_MS = 30_000;
+/**
+ * With what isolates know for a moment, a change is seen within half a minute: one object answers the catalogues of all
+ * tenants.
+ */
+const FRESH_MS = 30_000 - KNOWN_FOR_MS;
 
 export class SharedTools {
   readonly #env: Env;

@@ -14,6 +14,9 @@ CREATE TABLE IF NOT EXISTS tool (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS tool_by_function_name ON tool (function_name);
 CREATE INDEX IF NOT EXISTS tool_by_mcp_name ON tool (mcp_name);
+-- Rises with each change; life tells it from that of a catalogue that was lost.
+CREATE TABLE IF NOT EXISTS revision (id INTEGER PRIMARY KEY CHECK (id = 1), life TEXT NOT NULL, n INTEGER NOT NULL);
+INSERT INTO revision (id, life, n) VALUES (1, lower(hex(randomblob(8))), 1) ON CONFLICT DO NOTHING;
 CREATE TABLE IF NOT EXISTS tool_version (
   name TEXT NOT NULL,
   version TEXT NOT NULL,
@@ -35,7 +38,7 @@ const RowSchema = z.object({
 });
 const KeySchema = z.object({ name: z.string(), key: z.string() });
 const VersionSchema = z.object({ version: z.string(), n: z.number() });
-const RevisionSchema = z.object({ tools: z.number(), atText: z.string().nullable() });
+const RevisionSchema = z.object({ life: z.string(), n: z.number() });
 const DefinitionSchema = RowSchema.pick({ definition: true });
 
 export interface ToolRow extends StoredTool {
@@ -77,6 +80,7 @@ export class CatalogueStore {
       for (const { version } of this.versions(tool.name).slice(maxVersions)) {
         this.#sql.exec('DELETE FROM tool_version WHERE name = ? AND version = ?', tool.name, version);
       }
+      this.#changed();
     });
   }
 
@@ -95,9 +99,16 @@ export class CatalogueStore {
     return row === undefined ? undefined : DefinitionSchema.parse(row).definition;
   }
 
-  remove(name: string): boolean {
-    this.#sql.exec('DELETE FROM tool_version WHERE name = ?', name);
-    return this.#sql.exec('DELETE FROM tool WHERE name = ?', name).rowsWritten > 0;
+  remove(name: string): void {
+    this.#storage.transactionSync(() => {
+      this.#sql.exec('DELETE FROM tool_version WHERE name = ?', name);
+      this.#sql.exec('DELETE FROM tool WHERE name = ?', name);
+      this.#changed();
+    });
+  }
+
+  #changed(): void {
+    this.#sql.exec('UPDATE revision SET n = n + 1');
   }
 
   count(): number {
@@ -107,11 +118,8 @@ export class CatalogueStore {
 
   /** Another one after each change. */
   revision(): string {
-    const [row] = this.#sql
-      .exec("SELECT count(*) AS tools, max(json_extract(definition, '$.updated_at')) AS atText FROM tool")
-      .toArray();
-    const { tools, atText } = RevisionSchema.parse(row);
-    return tools === 0 ? '' : `${tools} ${atText}`;
+    const { life, n } = RevisionSchema.parse(this.#sql.exec('SELECT life, n FROM revision').one());
+    return `${life} ${n}`;
   }
 
   /** Of all definitions. */
