@@ -48,6 +48,12 @@ const EnvironmentSchema = z.object({
     .int()
     .min(0)
     .default(2 * GIB),
+  /** Of a workspace, as a tar archive, that is stored beside its checkpoint; 0: none is. */
+  SANDGATE_RESCUED_WORKSPACE_BYTES: z.coerce
+    .number()
+    .int()
+    .min(0)
+    .default(GIB / 4),
   ...EGRESS_ENVIRONMENT,
   ...POOL_ENVIRONMENT,
   /** From and to the disk of the state folder, of one sandbox. */
@@ -78,6 +84,7 @@ export interface Configuration {
   pool: PoolSettings;
   restAfterMs: number;
   keptSnapshotBytes: number;
+  maxRescuedBytes: number;
   logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent';
   /** Undefined: no metrics are served. */
   metricsPort: number | undefined;
@@ -124,6 +131,7 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Outcome<Confi
     pool: poolSettings(values, values.SANDGATE_CAPACITY),
     restAfterMs: values.SANDGATE_WAITING_FREEZE_MS,
     keptSnapshotBytes: values.SANDGATE_KEPT_SNAPSHOT_BYTES,
+    maxRescuedBytes: values.SANDGATE_RESCUED_WORKSPACE_BYTES,
     logLevel: values.SANDGATE_LOG_LEVEL,
     metricsPort: values.SANDGATE_METRICS_PORT === 0 ? undefined : values.SANDGATE_METRICS_PORT,
     drainTimeoutMs: values.SANDGATE_DRAIN_TIMEOUT_S * 1000,

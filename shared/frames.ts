@@ -125,6 +125,8 @@ export const SessionLinkUpSchema = compiled(
       lanes: z.literal(true).optional(),
       /** It reads what grants say of arguments, and looks at them again. Not said on a link of version 1. */
       constraints: z.literal(true).optional(),
+      /** It stores the workspace beside a checkpoint where that is asked for. Not said on a link of version 1. */
+      workspaces: z.literal(true).optional(),
     }),
     Sequenced.extend({
       type: z.literal('ready'),
@@ -132,7 +134,7 @@ export const SessionLinkUpSchema = compiled(
       image: ImageDigestSchema,
       runsc_version: z.string().max(64),
       runsc_platform: z.string().max(64),
-      /** The snapshot that the sandbox was made of. */
+      /** The snapshot that the sandbox was made of, or that its workspace is of. */
       snapshot_id: SnapshotIdSchema.optional(),
     }),
     Sequenced.extend({

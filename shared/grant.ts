@@ -19,7 +19,7 @@ import {
 import { GRANT_LIFETIME_S, MAX_CLOCK_SKEW_S, MAX_TIMEOUT_MS } from './limits.ts';
 import { NetworkSchema } from './network.ts';
 import { ResourceLimitsSchema } from './session.ts';
-import { RestorePayloadSchema } from './snapshot.ts';
+import { RescuePayloadSchema, RestorePayloadSchema } from './snapshot.ts';
 
 export const GRANT_TYPE = 'exec-grant+jwt';
 export const GRANT_ALGORITHM = 'Ed25519';
@@ -104,6 +104,8 @@ export const AttachPayloadSchema = z.strictObject({
   chain: z.strictObject({ seq: z.int().min(0), sha256: Sha256Schema }),
   /** What the sandbox is made of, in place of an empty one. */
   snapshot: RestorePayloadSchema.nullable().default(null),
+  /** What an empty one is given; in place of `snapshot`. */
+  workspace: RescuePayloadSchema.optional(),
 });
 export type AttachPayload = z.infer<typeof AttachPayloadSchema>;
 

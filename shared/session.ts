@@ -121,12 +121,26 @@ const LifetimeSchema = z
     'The session ends after so long, pauses not counted, as soon as nothing runs in it; null: when it is deleted or idle.',
   );
 
-/** Body of `POST /v1/sessions`. `image` is a name that the pool knows or a digest, never a tag. */
+/** A name that the pool knows or a digest, never a tag. */
+export const ImageNameSchema = z.string().regex(/^([a-z0-9][a-z0-9-]{0,62}|sha256:[0-9a-f]{64})$/);
+
+const RescueSchema = z
+  .enum(['workspace'])
+  .optional()
+  .describe(
+    'Of a snapshot that no host can restore: its workspace alone, in an empty sandbox. What else was in it is given up.',
+  );
+const RescueImageSchema = ImageNameSchema.optional().describe(
+  'Beside `rescue`: the image of that sandbox. By default that of the snapshot.',
+);
+
+/** Body of `POST /v1/sessions/{id}/resume`. */
+export const ResumeSchema = z.strictObject({ rescue: RescueSchema, rescue_image: RescueImageSchema });
+export type Resume = z.infer<typeof ResumeSchema>;
+
+/** Body of `POST /v1/sessions`. */
 export const CreateSessionSchema = z.strictObject({
-  image: z
-    .string()
-    .regex(/^([a-z0-9][a-z0-9-]{0,62}|sha256:[0-9a-f]{64})$/)
-    .default('python'),
+  image: ImageNameSchema.default('python'),
   limits: LimitsRequestSchema.default({}),
   env: EnvironmentSchema.default({}),
   metadata: MetadataSchema.default({}),
@@ -144,6 +158,8 @@ export const CreateSessionSchema = z.strictObject({
   from_snapshot: SnapshotIdSchema.optional().describe(
     'Begin with what this snapshot has. Image, limits, environment, network and pool are those of the snapshot and not given.',
   ),
+  rescue: RescueSchema,
+  rescue_image: RescueImageSchema,
   on_host_loss: z
     .enum(['fail', 'rebuild'])
     .default('fail')

@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { ImageDigestSchema, SessionIdSchema, SnapshotIdSchema } from './ids.ts';
 import { ResourceLimitsSchema, SessionSchema } from './session.ts';
+import { SnapshotWorkspaceSchema } from './snapshot.ts';
 
 export const MAX_FORKS = 16;
 export const MAX_SNAPSHOT_NAME_LENGTH = 128;
@@ -32,6 +33,8 @@ export const SnapshotSchema = z.object({
   bytes: z.int().min(0),
   /** What it takes of the quota: compressed and encrypted. */
   stored_bytes: z.int().min(0),
+  /** Whether its workspace can be had where no host can restore it: as a tar of so many bytes, or why not. */
+  workspace: SnapshotWorkspaceSchema.nullable(),
   created_at: z.iso.datetime(),
 });
 export type Snapshot = z.infer<typeof SnapshotSchema>;

@@ -34,6 +34,19 @@ export const SUSPEND_TIMEOUT_MS = 600_000;
 /** For a sandbox to be made of a snapshot, the way of its bytes included. */
 export const RESTORE_TIMEOUT_MS = 180_000;
 
+/**
+ * Beside the files of a checkpoint: the workspace as a tar archive, which hosts read that could not go on from the checkpoint.
+ * A host of before makes none, and passes it over.
+ */
+export const WORKSPACE_FILE = 'workspace.tar';
+
+/** What a snapshot has of the workspace beside its checkpoint: so many bytes of tar, or why none. */
+export const SnapshotWorkspaceSchema = z.union([
+  z.strictObject({ bytes: z.int().min(0) }),
+  z.strictObject({ left_out: z.enum(['too_large', 'unreadable']) }),
+]);
+export type SnapshotWorkspace = z.infer<typeof SnapshotWorkspaceSchema>;
+
 /** A file of the checkpoint. Its pieces, in order, are its content. */
 const SnapshotFileSchema = z.strictObject({
   name: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/),
@@ -116,6 +129,8 @@ export const SuspendPayloadSchema = z.strictObject({
   transfer_token: TransferTokenSchema,
   /** The sandbox goes on as soon as its checkpoint is on the host's disk. */
   leave_running: z.boolean(),
+  /** The workspace is stored beside the checkpoint, for hosts that cannot go on from that. */
+  workspace: z.literal(true).optional(),
 });
 export type SuspendPayload = z.infer<typeof SuspendPayloadSchema>;
 
@@ -133,6 +148,15 @@ export const RestorePayloadSchema = z.strictObject({
   forks: z.array(ForkedExecutionSchema).max(MAX_CARRIED_EXECUTIONS).optional(),
 });
 export type RestorePayload = z.infer<typeof RestorePayloadSchema>;
+
+/** In the payload of an `attach` grant: the sandbox begins empty but for the workspace that this snapshot has beside its checkpoint. */
+export const RescuePayloadSchema = RestorePayloadSchema.pick({
+  snapshot_id: true,
+  manifest_sha256: true,
+  key: true,
+  transfer_token: true,
+});
+export type RescuePayload = z.infer<typeof RescuePayloadSchema>;
 
 /** Host to edge, numbered like all that it says of a session. */
 export const SNAPSHOT_UP_FRAMES = {
@@ -152,6 +176,8 @@ export const SNAPSHOT_UP_FRAMES = {
     stored_bytes: z.int().min(0).max(MAX_SNAPSHOT_BYTES),
     ...SnapshotRequirementsSchema.shape,
     executions: CarriedExecutionsSchema,
+    /** Said where it was asked for. */
+    workspace: SnapshotWorkspaceSchema.optional(),
   },
   /** The sandbox runs on as it was. */
   suspend_failed: {

@@ -34,6 +34,8 @@ export interface AgentOptions {
   onJournalWrite?: (durationMs: number, bytes: number) => void;
   /** Of snapshots that lie at the edge; without it, nothing is kept. */
   keptSnapshotBytes?: number;
+  /** Of a workspace that is stored beside its checkpoint; without it, none is. */
+  maxRescuedBytes?: number;
   timing?: Partial<LinkTiming>;
   abandonAfterMs?: number;
   leaseClocks?: LeaseClocks;
@@ -140,6 +142,7 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
     edgeUrl: options.edgeUrl,
     directory: join(options.hostDir, 'snapshots'),
     keptBytes: options.keptSnapshotBytes ?? 0,
+    maxWorkspaceBytes: options.maxRescuedBytes ?? 0,
     host,
     cpuFeaturesSha256: await cpuFeaturesSha256(),
   });

@@ -10,6 +10,7 @@ import { Attachment, type AttachmentDependencies, type RestoredSession } from '.
 import { Delivery } from './delivery.ts';
 import type { HeldSession } from './held-session.ts';
 import type { LeaseState } from './lease.ts';
+import { rescueSession } from './rescue.ts';
 import { restoreSession } from './restoration.ts';
 
 export interface AttachmentsOptions extends AttachmentDependencies {
@@ -185,11 +186,12 @@ export class Attachments {
       environment: attach.environment,
       network: attach.network === null ? null : { sessionId: claims.sid, rules: attach.network },
     };
-    const { snapshot } = attach;
-    const started =
-      snapshot === null
-        ? await startSafely(sandboxes, config)
-        : await restoreSession(this.#options, config, { claims, grantSha256, snapshot });
+    const { snapshot, workspace } = attach;
+    const started = await (snapshot !== null
+      ? restoreSession(this.#options, config, { claims, grantSha256, snapshot })
+      : workspace !== undefined
+        ? rescueSession(this.#options, config, workspace)
+        : startSafely(sandboxes, config));
     if (!started.ok) {
       journal.detached(claims.sid, claims.epoch, true);
       return started;

@@ -76,7 +76,7 @@ export class SessionLink implements Uplink, TransferWire {
         epoch: options.epoch,
         stream_id: this.#streamId,
         lanes: true,
-        ...(protocol > OLDEST_PROTOCOL_VERSION ? { constraints: true } : {}),
+        ...(protocol > OLDEST_PROTOCOL_VERSION ? { constraints: true, workspaces: true } : {}),
       }),
       onFrame: (header, payload) => this.#receive(header, payload),
       bundles: true,

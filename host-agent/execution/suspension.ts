@@ -3,7 +3,12 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
-import { type CarriedExecution, SUSPEND_TIMEOUT_MS, type SuspendPayload } from '../../shared/snapshot.ts';
+import {
+  type CarriedExecution,
+  SUSPEND_TIMEOUT_MS,
+  type SuspendPayload,
+  WORKSPACE_FILE,
+} from '../../shared/snapshot.ts';
 import type { ToolName } from '../../shared/tool.ts';
 import type { Log } from '../logging/log.ts';
 import type { Checkpoint, Sandbox } from '../sandbox/port.ts';
@@ -59,7 +64,9 @@ async function suspendInFolder(
   if (sandbox.checkpoint === undefined) return failure('suspend_failed', 'this host makes no checkpoints');
   const folder = await snapshots.folder();
   try {
-    const taken = await sandbox.checkpoint(folder);
+    const { maxWorkspaceBytes: maxBytes } = snapshots;
+    const wish = payload.workspace === true ? { path: join(folder, WORKSPACE_FILE), maxBytes } : undefined;
+    const taken = await sandbox.checkpoint(folder, wish);
     return taken.ok ? await storeAndMove(folder, parts, payload, { taken: taken.value, signal }) : taken;
   } finally {
     await snapshots.remove(folder);
@@ -87,7 +94,7 @@ async function storeAndMove(
     const stored = await store(folder, parts, payload, { executions: executions.value, signal });
     if (!stored.ok) return stored;
     if (signal.aborted) return failure('suspend_failed', 'it took too long');
-    const seq = tell(parts, payload, stored.value, executions.value);
+    const seq = tell(parts, payload, { ...stored.value, ...taken, executions: executions.value });
     if (isStill) isStill = !(await moveAway(parts, taken, seq));
     return success(stored.value.storedBytes);
   } finally {
@@ -153,8 +160,13 @@ function store(
 function tell(
   { uplink, snapshots, binding }: SuspensionParts,
   { snapshot_id, leave_running }: SuspendPayload,
-  { manifestSha256, bytes, storedBytes }: Stored,
-  executions: CarriedExecution[],
+  {
+    manifestSha256,
+    bytes,
+    storedBytes,
+    executions,
+    workspace,
+  }: Stored & Pick<Checkpoint, 'workspace'> & { executions: CarriedExecution[] },
 ): number {
   return uplink.send({
     type: 'suspended',
@@ -165,6 +177,7 @@ function tell(
     stored_bytes: storedBytes,
     ...snapshots.requirements(binding.image),
     executions,
+    ...(workspace === undefined ? {} : { workspace }),
   });
 }
 

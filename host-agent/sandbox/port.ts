@@ -5,6 +5,7 @@ import type { ProgramError, RichResult, StreamName } from '../../shared/executio
 import type { TerminalStatus } from '../../shared/lifecycle.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
 import type { ShellStanding } from '../../shared/shell-standing.ts';
+import type { SnapshotWorkspace } from '../../shared/snapshot.ts';
 import type { ToolName } from '../../shared/tool.ts';
 import type { SandboxNetwork } from '../egress/sandbox-egress.ts';
 import type { CarriedSandbox } from './checkpoint/carried.ts';
@@ -90,18 +91,27 @@ export interface Sandbox {
   resume(): void;
   /**
    * Writes a checkpoint into an empty folder; from then on the sandbox stands still. Where it fails (suspend_failed) the
-   * sandbox goes on as it was.
+   * sandbox goes on as it was. The workspace, where it is wished for, is copied right before that.
    */
-  checkpoint?(imageDir: string): Promise<Outcome<Checkpoint>>;
+  checkpoint?(imageDir: string, workspace?: WorkspaceWish): Promise<Outcome<Checkpoint>>;
   /** Resolves once, when the sandbox is gone. */
   lost: Promise<{ reason: LostReason }>;
   /** Idempotent; returns when list, cgroup and folder are gone. */
   destroy(): Promise<void>;
 }
 
+/** The workspace as a tar archive beside a checkpoint. */
+export interface WorkspaceWish {
+  /** Where the archive is to lie; nothing does yet. */
+  path: string;
+  maxBytes: number;
+}
+
 /** A sandbox that stands still, and whose checkpoint is in its folder. One of the two ends that. */
 export interface Checkpoint {
   readonly state: CarriedSandbox;
+  /** What became of the copy that was wished for. */
+  readonly workspace?: SnapshotWorkspace | undefined;
   /** It goes on where it was. */
   goOn(): Promise<void>;
   /** It has moved: it is removed, and what ran in it ends here without having ended. */

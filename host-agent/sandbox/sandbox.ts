@@ -11,7 +11,15 @@ import { Execution, type ExecutionRequest } from './execution.ts';
 import type { SandboxFiles } from './files/port.ts';
 import type { Freezer } from './freezer.ts';
 import { MemoryKills } from './memory-kills.ts';
-import type { Checkpoint, LostReason, OutputSink, RunningExecution, Sandbox, ToolCall } from './port.ts';
+import type {
+  Checkpoint,
+  LostReason,
+  OutputSink,
+  RunningExecution,
+  Sandbox,
+  ToolCall,
+  WorkspaceWish,
+} from './port.ts';
 import type { GuestPrograms } from './programs/guest-programs.ts';
 import { runTool, type ToolPlace } from './tools/tool.ts';
 import type { SandboxTools } from './tools/tools.ts';
@@ -135,7 +143,7 @@ export class RunscSandbox implements Sandbox {
     return execution;
   }
 
-  async checkpoint(imageDir: string): Promise<Outcome<Checkpoint>> {
+  async checkpoint(imageDir: string, workspace?: WorkspaceWish): Promise<Outcome<Checkpoint>> {
     const { host, ...parts } = this.#parts;
     return takeCheckpoint(
       {
@@ -148,6 +156,7 @@ export class RunscSandbox implements Sandbox {
         destroy: () => this.destroy(),
       },
       imageDir,
+      workspace,
     );
   }
 

@@ -9,7 +9,8 @@ import type { SnapshotStorage } from './storage.ts';
 
 const CHUNKS_AT_ONCE = 6;
 
-type SnapshotChunk = SnapshotManifest['files'][number]['chunks'][number];
+type SnapshotFile = SnapshotManifest['files'][number];
+type SnapshotChunk = SnapshotFile['chunks'][number];
 
 interface Place {
   chunk: SnapshotChunk;
@@ -42,18 +43,18 @@ function parse(bytes: Uint8Array): SnapshotManifest | undefined {
 
 /** Into an empty folder, which is made. `maxBytes`: of all of them, for they take room on this host as plain bytes. */
 export async function downloadFiles(
-  manifest: SnapshotManifest,
+  files: readonly SnapshotFile[],
   directory: string,
   { storage, sealing, maxBytes }: { storage: SnapshotStorage; sealing: Sealing; maxBytes: number },
 ): Promise<Outcome<null>> {
-  if (manifest.files.reduce((sum, { bytes }) => sum + bytes, 0) > maxBytes) {
+  if (files.reduce((sum, { bytes }) => sum + bytes, 0) > maxBytes) {
     return failure('snapshot_damaged', 'the snapshot is too large');
   }
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const handles: FileHandle[] = [];
   try {
     const places = new Map<string, Place>();
-    for (const { name, bytes, chunks } of manifest.files) {
+    for (const { name, bytes, chunks } of files) {
       const file = await open(join(directory, name), 'wx', 0o600);
       handles.push(file);
       let offset = 0;
@@ -74,15 +75,37 @@ export async function downloadFiles(
   }
 }
 
+/** The content of one file in order; the first that fails is the last. */
+export async function* readPieces(
+  { chunks }: SnapshotFile,
+  { storage, sealing }: { storage: SnapshotStorage; sealing: Sealing },
+): AsyncGenerator<Outcome<Uint8Array>> {
+  for (const chunk of chunks) {
+    const piece = await readPiece(chunk, storage, sealing);
+    yield piece;
+    if (!piece.ok) return;
+  }
+}
+
+async function readPiece(
+  chunk: SnapshotChunk,
+  storage: SnapshotStorage,
+  sealing: Sealing,
+): Promise<Outcome<Uint8Array>> {
+  const stored = await storage.getChunk(chunk.sha256);
+  if (!stored.ok) return stored;
+  const piece = await sealing.open(stored.value, chunk.bytes);
+  return piece === undefined ? failure('snapshot_damaged', 'a chunk does not verify') : success(piece);
+}
+
 async function fill(
   { chunk, at }: Place,
   storage: SnapshotStorage,
   sealing: Sealing,
 ): Promise<Outcome<null>> {
-  const stored = await storage.getChunk(chunk.sha256);
-  if (!stored.ok) return stored;
-  const piece = await sealing.open(stored.value, chunk.bytes);
-  if (piece === undefined) return failure('snapshot_damaged', 'a chunk does not verify');
+  const read = await readPiece(chunk, storage, sealing);
+  if (!read.ok) return read;
+  const piece = read.value;
   for (const { file, offset } of at) {
     for (let written = 0; written < piece.length; ) {
       const { bytesWritten } = await file.write(piece, written, piece.length - written, offset + written);

@@ -4,11 +4,13 @@ import { mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
-import type {
-  RestorePayload,
-  SnapshotManifest,
-  SnapshotRequirements,
-  SuspendPayload,
+import {
+  type RescuePayload,
+  type RestorePayload,
+  type SnapshotManifest,
+  type SnapshotRequirements,
+  type SuspendPayload,
+  WORKSPACE_FILE,
 } from '../../shared/snapshot.ts';
 import {
   HOST_STATE_FILE,
@@ -16,7 +18,7 @@ import {
   HostStateSchema,
   MAX_HOST_STATE_BYTES,
 } from '../execution/carried.ts';
-import { downloadFiles, readManifest } from './download.ts';
+import { downloadFiles, readManifest, readPieces } from './download.ts';
 import { KeptChunks } from './kept-chunks.ts';
 import { Sealing } from './sealing.ts';
 import { SealingThreads } from './sealing-threads.ts';
@@ -34,6 +36,8 @@ export interface SnapshotsOptions {
   directory: string;
   /** How much of what was stored at the edge is kept here too; 0: nothing. */
   keptBytes: number;
+  /** Of a workspace that is stored beside its checkpoint, as a tar archive; 0: none is. */
+  maxWorkspaceBytes: number;
   host: { runscVersion: string; runscPlatform: string; guestSha256?: string | undefined };
   cpuFeaturesSha256: string;
 }
@@ -91,6 +95,10 @@ export class Snapshots {
     return this.#kept.bytes;
   }
 
+  get maxWorkspaceBytes(): number {
+    return this.#options.maxWorkspaceBytes;
+  }
+
   get cpuFeaturesSha256(): string {
     return this.#options.cpuFeaturesSha256;
   }
@@ -142,6 +150,20 @@ export class Snapshots {
     const manifestSha256 = hash('sha256', encoded);
     const put = await storage.putManifest(manifestSha256, encoded);
     return put.ok ? success({ manifestSha256, bytes, storedBytes }) : put;
+  }
+
+  /** The workspace that it has beside its checkpoint, verified piece by piece, whatever host made it. */
+  async workspace(
+    { snapshot_id, key, transfer_token, manifest_sha256 }: RescuePayload,
+    signal: AbortSignal,
+  ): Promise<Outcome<AsyncIterable<Outcome<Uint8Array>>>> {
+    const storage = this.#storage(snapshot_id, { token: transfer_token, signal });
+    const manifest = await readManifest(storage, { snapshotId: snapshot_id, sha256: manifest_sha256 });
+    if (!manifest.ok) return manifest;
+    const file = manifest.value.files.find(({ name }) => name === WORKSPACE_FILE);
+    if (file === undefined) return failure('snapshot_mismatch', 'the snapshot has no workspace of its own');
+    const sealing = new Sealing(this.#threads, snapshot_id, key);
+    return success(readPieces(file, { storage, sealing }));
   }
 
   /** Its files, once it is known that this host can go on with them. */
@@ -204,7 +226,8 @@ export class Snapshots {
     }
     const sealing = new Sealing(this.#threads, snapshot_id, key);
     const folder = await this.folder();
-    const files = await downloadFiles(manifest.value, folder, { storage, sealing, maxBytes });
+    const wanted = manifest.value.files.filter(({ name }) => name !== WORKSPACE_FILE);
+    const files = await downloadFiles(wanted, folder, { storage, sealing, maxBytes });
     if (files.ok) return success({ folder, manifest: manifest.value });
     await this.remove(folder);
     return files;

@@ -48,12 +48,14 @@ export class SnapshotStorage {
     this.#options = options;
   }
 
-  putChunk(sha256: string, stored: Uint8Array): Promise<Outcome<null>> {
-    return this.#put(snapshotChunkPath(this.#options.snapshotId, sha256), { sha256, stored });
+  /** `isKept`: here too, where anything is. */
+  putChunk(sha256: string, stored: Uint8Array, { isKept = true } = {}): Promise<Outcome<null>> {
+    return this.#put(snapshotChunkPath(this.#options.snapshotId, sha256), { sha256, stored, isKept });
   }
 
   putManifest(sha256: string, stored: Uint8Array): Promise<Outcome<null>> {
-    return this.#put(snapshotManifestPath(this.#options.snapshotId), { sha256, stored });
+    const path = snapshotManifestPath(this.#options.snapshotId);
+    return this.#put(path, { sha256, stored, isKept: true });
   }
 
   /** What hashes to its name. */
@@ -69,11 +71,11 @@ export class SnapshotStorage {
 
   async #put(
     path: string,
-    { sha256, stored }: { sha256: string; stored: Uint8Array },
+    { sha256, stored, isKept }: { sha256: string; stored: Uint8Array; isKept: boolean },
   ): Promise<Outcome<null>> {
     const [answer] = await Promise.all([
       this.#ask('PUT', path, { body: stored, maxBytes: MAX_REFUSAL_BYTES }),
-      this.#options.kept?.put(sha256, stored),
+      isKept ? this.#options.kept?.put(sha256, stored) : undefined,
     ]);
     return answer.ok ? success(null) : answer;
   }

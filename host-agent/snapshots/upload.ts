@@ -8,6 +8,7 @@ import {
   MAX_SNAPSHOT_FILES,
   SNAPSHOT_PIECE_BYTES,
   type SnapshotManifest,
+  WORKSPACE_FILE,
 } from '../../shared/snapshot.ts';
 import { inParallel } from './parallel.ts';
 import type { Sealing } from './sealing.ts';
@@ -46,7 +47,8 @@ export async function uploadFiles(
     piece.file.chunks[piece.index] = { sha256, bytes: length, stored_bytes: sealed.stored.length };
     const known = stored.get(sha256);
     if (known !== undefined) return known;
-    const put = storage.putChunk(sha256, sealed.stored);
+    // A session that comes back here is restored whole.
+    const put = storage.putChunk(sha256, sealed.stored, { isKept: piece.file.name !== WORKSPACE_FILE });
     stored.set(sha256, put);
     storedBytes += sealed.stored.length;
     if (stored.size > MAX_SNAPSHOT_CHUNKS) return failure('suspend_failed', 'the checkpoint is too large');

@@ -25,8 +25,11 @@ export interface SecondHost {
   thaw(): Promise<void>;
 }
 
-/** To be called after `useStack`. */
-export function useSecondHost(stack: () => TestStack): () => SecondHost {
+/** To be called after `useStack`. `runscOf`: a runsc of its own, in place of the one that was set up. */
+export function useSecondHost(
+  stack: () => TestStack,
+  runscOf: (runscPath: string, stateDir: string) => Promise<string> = async (path) => path,
+): () => SecondHost {
   let running: SecondHost | undefined;
   let stop: () => Promise<void> = async () => undefined;
 
@@ -34,9 +37,11 @@ export function useSecondHost(stack: () => TestStack): () => SecondHost {
     const stateDir = await mkdtemp(join(tmpdir(), 'sandgate-e2e-second-'));
     const places = { ...locations(process.env), stateDir };
     const { operator, keys, url, hostId: firstHostId } = stack().stack;
+    const installation = await setUp(places, process.env, silentProgress);
+    const runscPath = await runscOf(installation.runscPath, stateDir);
     const child = hostAgentChild({
       locations: places,
-      installation: await setUp(places, process.env, silentProgress),
+      installation: { ...installation, runscPath },
       edgeUrl: url,
       edgeOrigin: keys.edge_origin,
       enrollmentToken: await operator.createEnrollmentToken(),

@@ -19,8 +19,12 @@ export async function originOf(
   known: SnapshotFacts | undefined,
 ): Promise<Outcome<SnapshotOrigin | null>> {
   if (known !== undefined) return success(await withSnapshot(exchange, request, known));
-  const { from_snapshot: snapshotId } = request;
-  if (snapshotId === undefined) return success(null);
+  const { from_snapshot: snapshotId, rescue, rescue_image: rescueImage } = request;
+  if (rescue === undefined && rescueImage !== undefined) throw alone('rescue_image', 'rescue');
+  if (snapshotId === undefined) {
+    if (rescue !== undefined) throw alone('rescue', 'from_snapshot');
+    return success(null);
+  }
   const given = (['env', 'limits', 'network'] as const).filter((name) => !isEmpty(request[name]));
   if (given.length > 0) {
     throw invalid(given.map((name) => ({ path: `body.${name}`, expected: 'nothing: the snapshot says it' })));
@@ -37,8 +41,13 @@ async function withSnapshot(
 ): Promise<SnapshotOrigin> {
   const owner = { tenant: principal.tenant, sessionId: snapshot.snapshotId };
   const network = await openNetwork(configuration.secretsKey, owner, snapshot.network);
-  const { image, environment, pool } = snapshot;
+  const { environment, pool } = snapshot;
+  const image = request.rescue_image ?? snapshot.image;
   return { snapshot, request: { ...request, image, env: environment, network, pool } };
+}
+
+function alone(name: string, beside: string) {
+  return invalid([{ path: `body.${name}`, expected: `only beside ${beside}` }]);
 }
 
 function isEmpty(value: object | null): boolean {

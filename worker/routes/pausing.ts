@@ -1,11 +1,12 @@
 /** Pause and resume of a session, also in the middle of a call. */
 import type { ErrorCode } from '../../shared/errors.ts';
-import { SessionSchema } from '../../shared/session.ts';
+import { ResumeSchema, SessionSchema } from '../../shared/session.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { SAFE } from './object-calls.ts';
 import { ownSession } from './own-session.ts';
 import { reply } from './reply.ts';
 import { defineRoute } from './route.ts';
+import { CREATE_ERRORS, FROM_SNAPSHOT_ERRORS } from './sessions.ts';
 
 const ERRORS = [
   'not_found',
@@ -19,6 +20,9 @@ const ERRORS = [
   'grant_invalid',
   'grant_expired',
 ] as const satisfies readonly ErrorCode[];
+
+/** Of one that is suspended: what may become of making a sandbox. */
+const RESUME_ERRORS = [...new Set<ErrorCode>([...ERRORS, ...CREATE_ERRORS, ...FROM_SNAPSHOT_ERRORS])];
 
 const ACCESS = { kind: 'tenant', scopes: ['sessions:write'] } as const;
 
@@ -43,15 +47,17 @@ const resumeSession = defineRoute({
   method: 'POST',
   path: '/v1/sessions/{session_id}/resume',
   operationId: 'resumeSession',
-  summary: 'Let a paused session go on where it stands. Of a running session, nothing',
+  summary:
+    'Let a paused session go on where it stands, and bring a suspended one back. Of a running session, nothing',
   access: ACCESS,
+  body: ResumeSchema,
   answers: {
     200: { description: 'The running session', content: { 'application/json': SessionSchema } },
   },
-  errors: ERRORS,
-  handle: async (exchange, { params }) => {
+  errors: RESUME_ERRORS,
+  handle: async (exchange, { params, body }) => {
     const session = await ownSession(exchange, params.session_id);
-    return reply(200, unwrap(await session.call((stub) => stub.resume(session.caller), SAFE)));
+    return reply(200, unwrap(await session.call((stub) => stub.resume(session.caller, body), SAFE)));
   },
 });
 

@@ -1,6 +1,6 @@
 /** Sessions: create, list, read, delete. */
 import * as z from 'zod';
-import { type ErrorCode, failure, type Outcome, success } from '../../shared/errors.ts';
+import { type ErrorCode, type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import { newSessionId } from '../../shared/ids.ts';
 import { SessionStateSchema } from '../../shared/lifecycle.ts';
 import { resolveLimits } from '../../shared/resource-class.ts';
@@ -16,6 +16,7 @@ import { invalid } from '../middleware/body.ts';
 import { type Idempotency, idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import type { ForkedProgram } from '../objects/session/programs/forked.ts';
+import { rescuable } from '../objects/session/suspension/rescuable.ts';
 import type { SnapshotFacts } from '../objects/snapshots/port.ts';
 import { keepsPlaces, place, refusedBy } from '../placement/place.ts';
 import { choosePool } from '../placement/pools.ts';
@@ -150,16 +151,17 @@ export async function placeAndCreate(
   const except: string[] = [];
   let outcome: Outcome<Session> | undefined;
   while (except.length < MAX_HOSTS_TRIED) {
+    const isWhole = snapshot !== undefined && request.rescue === undefined;
     const wish = {
-      image: snapshot?.imageDigest ?? request.image,
+      image: request.rescue_image ?? snapshot?.imageDigest ?? request.image,
       sessionId,
       except,
       near,
-      ...(snapshot === undefined ? {} : { requires: snapshot.requirements }),
+      ...(isWhole ? { requires: snapshot.requirements } : {}),
     };
     const placed = await place({ name: poolName, calls: pool }, wish);
     if (!placed.ok) {
-      outcome ??= (fresh ? undefined : await join(session)) ?? placed;
+      outcome ??= (fresh ? undefined : await join(session)) ?? withRescue(placed, snapshot);
       break;
     }
     outcome = await session.call(
@@ -205,6 +207,12 @@ const OF_ONE_HOST: ReadonlySet<ErrorCode> = new Set([
   'snapshot_mismatch',
   'restore_failed',
 ]);
+
+/** A refusal says what can be had all the same. */
+function withRescue(why: Failure, snapshot: SnapshotFacts | undefined): Failure {
+  const hasWorkspace = snapshot?.workspace !== undefined && 'bytes' in snapshot.workspace;
+  return why.code === 'snapshot_mismatch' && hasWorkspace ? rescuable(why) : why;
+}
 
 /** The session that the first request with an Idempotency-Key has made, or is making. */
 async function join(session: OwnSession): Promise<Outcome<Session> | undefined> {

@@ -5,11 +5,12 @@ import type { ToolName } from '../../../shared/tool.ts';
 import type { GuestLink } from '../../guest-link/guest-link.ts';
 import type { Execution } from '../execution.ts';
 import type { Freezer } from '../freezer.ts';
-import type { Checkpoint } from '../port.ts';
+import type { Checkpoint, WorkspaceWish } from '../port.ts';
 import type { GuestPrograms } from '../programs/guest-programs.ts';
 import type { ToolPlace } from '../tools/tool.ts';
 import type { SandboxTools } from '../tools/tools.ts';
 import type { CarriedSandbox } from './carried.ts';
+import { copyWorkspace } from './workspace-copy.ts';
 
 /** For what is being started, stopped or answered to come to its end. */
 const SETTLE_TIMEOUT_MS = 30_000;
@@ -46,11 +47,14 @@ export interface CheckpointSubject {
 export async function takeCheckpoint(
   subject: CheckpointSubject,
   imageDir: string,
+  wish?: WorkspaceWish,
 ): Promise<Outcome<Checkpoint>> {
-  const { link, freezer } = subject;
+  const { link, freezer, tools } = subject;
   const letSleep = freezer.hold();
   // One that is kept frozen has to run for this; nothing that it does meanwhile is let out.
   if (freezer.frozen) subject.thaw();
+  // While the guest still speaks: what is on its way to the host is not in the checkpoint.
+  const workspace = wish === undefined ? undefined : await copyWorkspace(tools.file, wish);
   const stillness = new Stillness(subject, letSleep);
   const unsettled = await stillness.begin();
   if (unsettled !== undefined) {
@@ -70,6 +74,7 @@ export async function takeCheckpoint(
   const thaw = freezer.standStill();
   return success({
     state,
+    workspace,
     goOn: async () => {
       thaw();
       await stillness.end();

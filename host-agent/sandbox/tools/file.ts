@@ -3,8 +3,9 @@ import { fromBase64, toBase64, utf8 } from '../../../shared/encoding.ts';
 import { MAX_ARGUMENTS_BYTES, MAX_FILE_READ_BYTES } from '../../../shared/limits.ts';
 import { type FileArguments, FileArgumentsSchema } from '../../../shared/tool.ts';
 import type { CarriedFiles } from '../../guest-link/carried.ts';
-import { type GuestFailure, type GuestResult, succeed } from '../../guest-link/failure.ts';
+import { fail, type GuestFailure, type GuestResult, succeed } from '../../guest-link/failure.ts';
 import { type FileEntry, FileServer, type FileStat } from '../../guest-link/file-server.ts';
+import { archiveFolder } from '../../guest-link/file-transfer.ts';
 import type { GuestLink } from '../../guest-link/guest-link.ts';
 import { decodeUtf8, encodeContent } from './file-content.ts';
 import { fileFailureEnd } from './file-errors.ts';
@@ -55,6 +56,32 @@ export class FileTool implements Tool {
         if (server?.ok === true) await server.value.dispose();
       },
     };
+  }
+
+  /** A folder as a tar archive, by the server that calls have: no program is started for it, and none left. */
+  async archive({
+    path,
+    signal,
+    onBytes,
+  }: {
+    path: string;
+    signal: AbortSignal;
+    onBytes: (bytes: Uint8Array) => Promise<void>;
+  }): Promise<GuestResult<{ bytes: number }>> {
+    const server = await this.#started();
+    if (!server.ok) return server;
+    const onBegin = () => undefined;
+    const archiving = archiveFolder(server.value, { path, cwd: this.#place.cwd, onBegin, onBytes });
+    const late = new Promise<GuestResult<never>>((resolve) => {
+      signal.addEventListener('abort', () => resolve(fail('timeout', 'it took too long')), { once: true });
+    });
+    const archived = await Promise.race([archiving, late]);
+    if (!archived.ok) {
+      // The rest of the archive may be on its way.
+      this.#forget();
+      await server.value.dispose();
+    }
+    return archived;
   }
 
   /** No server is starting any more when it resolves. */

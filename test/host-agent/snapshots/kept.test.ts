@@ -36,6 +36,7 @@ const keptDirectory = () => join(directory, 'snapshots/kept');
 
 function host(keptBytes = 64 * MIB): Promise<Snapshots> {
   return Snapshots.open({
+    maxWorkspaceBytes: 0,
     edgeUrl: server.url,
     directory: join(directory, 'snapshots'),
     keptBytes,

@@ -91,7 +91,7 @@ describe('a checkpoint that is stored', () => {
 
   async function restored(files: SnapshotManifest['files'], key = KEY, maxBytes = 2 ** 28) {
     const target = join(directory, 'target');
-    const got = await downloadFiles(manifestOf(files), target, { ...parts(key), maxBytes });
+    const got = await downloadFiles(files, target, { ...parts(key), maxBytes });
     return { got, target };
   }
 

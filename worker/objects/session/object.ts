@@ -7,7 +7,7 @@ import type { Envelope } from '../../../shared/dsse.ts';
 import { type ErrorCode, failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { Execution, StreamName } from '../../../shared/execution.ts';
 import type { Rollback } from '../../../shared/rollback.ts';
-import type { Session, UpdateSession } from '../../../shared/session.ts';
+import type { Resume, Session, UpdateSession } from '../../../shared/session.ts';
 import { type Configuration, configurationOf } from '../../configuration.ts';
 import type { Env } from '../../env.ts';
 import { readIdentity, SessionLinkIdentitySchema } from '../../links/identity.ts';
@@ -31,6 +31,7 @@ import { leaveHost } from './lifecycle/draining.ts';
 import { confirmGone, endSession, loseHost, resumeEnding } from './lifecycle/ending.ts';
 import { migrateSession } from './lifecycle/migration.ts';
 import { rebuild } from './lifecycle/rebuilding.ts';
+import { rescueSession } from './lifecycle/rescue.ts';
 import { updateSession } from './lifecycle/settings.ts';
 import { extentFor, pieceFor } from './outputs/calls.ts';
 import type { OutputAt, OutputExtent } from './outputs/port.ts';
@@ -282,8 +283,11 @@ export class SessionObject extends DurableObject<Env> implements SessionPort {
     return paused.ok ? success(viewOf(this.#parts)) : paused;
   }
 
-  async resume(caller: Caller): Promise<Outcome<Session>> {
+  async resume(caller: Caller, { rescue, rescue_image }: Resume = {}): Promise<Outcome<Session>> {
     if (this.#parts.row.ownedBy(caller) === undefined) return notFound();
+    const rescued =
+      rescue === undefined ? success(null) : await rescueSession(this.#parts, this.env, rescue_image);
+    if (!rescued.ok) return rescued;
     const resumed = await this.#awake(() => this.#parts.pausing.resume());
     return resumed.ok ? success(viewOf(this.#parts)) : resumed;
   }

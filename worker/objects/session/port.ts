@@ -11,7 +11,7 @@ import { ExecuteSchema, type Execution, type StreamName } from '../../../shared/
 import { ExecutionIdSchema, TenantSchema } from '../../../shared/ids.ts';
 import type { ReceiptExportSchema } from '../../../shared/receipt-verify.ts';
 import type { Rollback } from '../../../shared/rollback.ts';
-import type { Session, SizedSession, UpdateSession } from '../../../shared/session.ts';
+import type { Resume, Session, SizedSession, UpdateSession } from '../../../shared/session.ts';
 
 import type { EdgeProgress } from '../../tools/edge-execution.ts';
 import type { Caller } from '../caller.ts';
@@ -204,7 +204,8 @@ export interface SessionPort {
   interrupt(caller: Caller, executionId: string | null): Promise<Outcome<{ execution_id: string | null }>>;
   /** Resolves when everything of the session stands still; at once where it does. */
   pause(caller: Caller): Promise<Outcome<Session>>;
-  resume(caller: Caller): Promise<Outcome<Session>>;
+  /** A suspended one comes back; where no host can restore it, with its workspace alone if that is asked for. */
+  resume(caller: Caller, how?: Resume): Promise<Outcome<Session>>;
   /** Moves the session into a snapshot: it holds no host then, and any call brings it back. */
   suspend(caller: Caller): Promise<Outcome<Session>>;
   /** Suspends the session and brings it back on another host, with what runs in it. */

@@ -4,7 +4,7 @@ import type { Outcome } from '../../../shared/errors.ts';
 import { ImageDigestSchema, SessionIdSchema, SnapshotIdSchema } from '../../../shared/ids.ts';
 import { ResourceLimitsSchema } from '../../../shared/session.ts';
 import { ShellStandingSchema } from '../../../shared/shell-standing.ts';
-import { SnapshotRequirementsSchema } from '../../../shared/snapshot.ts';
+import { SnapshotRequirementsSchema, SnapshotWorkspaceSchema } from '../../../shared/snapshot.ts';
 import type { SnapshotList } from '../../../shared/snapshot-resource.ts';
 import { StoredNetworkSchema } from '../session/rows/records.ts';
 
@@ -33,6 +33,8 @@ export const SnapshotFactsSchema = z.object({
   storedBytes: z.number(),
   /** Where the shell stands in it; null: where the session began, or nobody said. */
   shell: ShellStandingSchema.nullable().default(null),
+  /** Not said by hosts of before, and of those that no user named. */
+  workspace: SnapshotWorkspaceSchema.optional(),
 });
 export type SnapshotFacts = z.infer<typeof SnapshotFactsSchema>;
 

@@ -20,6 +20,7 @@ export function snapshotView(
     generation: facts.generation,
     bytes: facts.bytes,
     stored_bytes: facts.storedBytes,
+    workspace: facts.workspace ?? null,
     created_at: new Date(createdAtMs).toISOString(),
   };
 }

@@ -140,7 +140,7 @@ function factsOf(
 }
 
 /** The sandbox begins with what the snapshot has, but for calls that were under way there and are not forked. */
-function heldOf({ snapshot, programs = [] }: CreateInput): HeldSnapshot | null {
+function heldOf({ snapshot, request, host, programs = [] }: CreateInput): HeldSnapshot | null {
   if (snapshot === undefined) return null;
   const { snapshotId, manifestSha256, sessionId, requirements, generation, bytes, storedBytes, shell } =
     snapshot;
@@ -158,6 +158,7 @@ function heldOf({ snapshot, programs = [] }: CreateInput): HeldSnapshot | null {
     atMs: Date.now(),
     isOwn: false,
     isStopped: false,
+    rescue: request.rescue === undefined ? null : { image: request.image, imageDigest: host.imageDigest },
     wake: null,
   };
 }

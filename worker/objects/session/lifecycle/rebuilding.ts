@@ -1,6 +1,6 @@
 /**
  * The sandbox of the session went with its host, and the session asked to go on: from the last snapshot that it comes from, and
- * in an empty sandbox where there is none that a host can restore. What ran is unknown, what waits runs there.
+ * with a workspace alone where there is none that a host can restore, and in an empty sandbox without that. What ran is unknown, what waits runs there.
  */
 import { failure } from '../../../../shared/errors.ts';
 import type { Env } from '../../../env.ts';
@@ -10,6 +10,7 @@ import type { PointSnapshot } from '../restore-points/store.ts';
 import { isToBeSent } from '../rows/records.ts';
 import type { SessionRuntime } from '../runtime.ts';
 import type { LostReason } from '../sandbox/sandbox.ts';
+import { hasWorkspace } from '../suspension/rescuable.ts';
 
 /** Of its host, or what its host says of the sandbox. */
 export type RebuildReason = 'host_lost' | LostReason;
@@ -17,6 +18,8 @@ export type RebuildReason = 'host_lost' | LostReason;
 interface Origin {
   point: PointSnapshot;
   takenAtMs: number;
+  /** Of its workspace alone. */
+  isRescue: boolean;
 }
 
 /** Throws where it is not known which snapshots there are; nothing is given up then. */
@@ -38,7 +41,7 @@ export async function rebuild(runtime: SessionRuntime, env: Env, reason: Rebuild
   if (!woken.ok) logWarning('not_rebuilt_yet', { session_id: facts.sessionId, code: woken.code });
 }
 
-/** The newest that is still kept, and that a host could restore; undefined where there is none. */
+/** The newest that is still kept, and that a host could restore, or whose workspace it could have; undefined where there is none. */
 async function originOf(
   { row, lineage, restorePoints }: SessionRuntime,
   env: Env,
@@ -46,6 +49,7 @@ async function originOf(
 ): Promise<Origin | undefined> {
   const { tenant, subject, imageDigest: image, pool, hostId } = row.record.facts;
   const except = reason === 'host_lost' ? [hostId] : [];
+  const unfit: Origin[] = [];
   for (const { isOwn, takenAtMs, snapshot: point } of lineage.ancestors) {
     const { snapshotId, requirements: requires } = point;
     const named =
@@ -53,9 +57,12 @@ async function originOf(
         ? undefined
         : await env.SNAPSHOT_INDEX.getByName(tenant).find(subject, snapshotId);
     if (named?.ok === false) continue;
-    if (!(await env.POOL.getByName(pool).mayRestore({ image, except, requires }))) continue;
-    return { point, takenAtMs: takenAtMs ?? named?.value.createdAtMs ?? 0 };
+    const origin = { point, takenAtMs: takenAtMs ?? named?.value.createdAtMs ?? 0 };
+    const isFit = await env.POOL.getByName(pool).mayRestore({ image, except, requires });
+    if (isFit) return { ...origin, isRescue: false };
+    unfit.push({ ...origin, isRescue: true });
   }
+  for (const origin of unfit) if (await hasWorkspace(env, { tenant, ...origin.point })) return origin;
   return undefined;
 }
 
@@ -68,8 +75,11 @@ function leaveHost(runtime: SessionRuntime, reason: RebuildReason, origin: Origi
   if (origin !== undefined) {
     const pausedMs = pausedAtMs === null ? 0 : Math.max(0, Date.now() - pausedAtMs);
     row.move('suspended', {
-      snapshot: standingAt(row.record, origin.point),
-      shell: origin.point.shell,
+      snapshot: {
+        ...standingAt(row.record, origin.point),
+        rescue: origin.isRescue ? { image: facts.image, imageDigest: facts.imageDigest } : null,
+      },
+      shell: origin.isRescue ? null : origin.point.shell,
       stateLost: true,
       pausedAtMs: null,
       linkDownAtMs: null,

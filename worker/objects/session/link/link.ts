@@ -34,6 +34,7 @@ const AttachmentSchema = SessionLinkIdentitySchema.extend({
   /** Whether the host runs executions of different tools at the same time. */
   lanes: z.boolean().default(false),
   constraints: z.boolean().default(false),
+  workspaces: z.boolean().default(false),
 });
 type SocketState = z.infer<typeof AttachmentSchema>;
 type Hello = Extract<SessionLinkUp, { type: 'hello' }>;
@@ -93,6 +94,11 @@ export class SessionLink {
     return this.#current !== undefined && this.#state(this.#current)?.constraints === true;
   }
 
+  /** Whether the host can be asked to store the workspace beside a checkpoint. */
+  get storesWorkspaces(): boolean {
+    return this.#current !== undefined && this.#state(this.#current)?.workspaces === true;
+  }
+
   accept(identity: SessionLinkIdentity): Response {
     const { 0: client, 1: server } = new WebSocketPair();
     this.#context.acceptWebSocket(server);
@@ -104,6 +110,7 @@ export class SessionLink {
       protocol: 1,
       lanes: false,
       constraints: false,
+      workspaces: false,
     } as const;
     this.#write(server, { ...identity, ...state });
     server.send(frame);
@@ -274,6 +281,7 @@ export class SessionLink {
       linkedAtMs: Date.now(),
       lanes: hello.lanes === true,
       constraints: hello.constraints === true,
+      workspaces: hello.workspaces === true,
     });
     const ackedSeq = this.#handlers.streamBegins(hello.stream_id);
     this.#row.patch({ hostKeyX: state.publicKeyX, linkDownAtMs: null });

@@ -94,6 +94,7 @@ export function standingAt({ facts, generation }: SessionRecord, point: PointSna
     atMs: Date.now(),
     isOwn: false,
     isStopped: false,
+    rescue: null,
     wake: null,
   };
 }

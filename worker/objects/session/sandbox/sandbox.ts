@@ -5,7 +5,7 @@ import { type ErrorCode, type Failure, failure, type Outcome, success } from '..
 import type { SessionLinkUp } from '../../../../shared/frames.ts';
 import type { AttachPayload } from '../../../../shared/grant.ts';
 import { ATTACH_TIMEOUT_MS } from '../../../../shared/limits.ts';
-import type { RestorePayload } from '../../../../shared/snapshot.ts';
+import type { RescuePayload, RestorePayload } from '../../../../shared/snapshot.ts';
 import type { Configuration } from '../../../configuration.ts';
 import type { Env } from '../../../env.ts';
 import { snapshotKey } from '../../../snapshots/snapshot-keys.ts';
@@ -104,7 +104,7 @@ export class SandboxKeeper {
       environment: facts.environment,
       network: await openNetwork(this.#configuration.secretsKey, facts, facts.network),
       chain: { seq: chainSeq, sha256: chainSha256 },
-      snapshot: await this.#restorePayload(),
+      ...(await this.#origin()),
     };
     const payload = utf8(JSON.stringify(content));
     const { seq, token: grant, jti, sha256 } = await this.#grant('attach', payload);
@@ -121,20 +121,26 @@ export class SandboxKeeper {
     return sent;
   }
 
-  async #restorePayload(): Promise<RestorePayload | null> {
+  async #origin(): Promise<{ snapshot: RestorePayload | null; workspace?: RescuePayload }> {
     const { facts, epoch, snapshot } = this.#row.record;
-    if (snapshot === null) return null;
+    if (snapshot === null) return { snapshot };
     const { tenant, sessionId, hostId } = facts;
     const { snapshotId, manifestSha256, generation, isOwn, isStopped, forks } = snapshot;
     const claims = { host: hostId, tenant, session: sessionId, snapshot: snapshotId, epoch };
-    return {
+    const stored = {
       snapshot_id: snapshotId,
       manifest_sha256: manifestSha256,
       key: await snapshotKey(this.#configuration.snapshotRoot, { tenant, snapshotId }),
       transfer_token: await signTransferToken({ ...claims, direction: 'get' }, this.#configuration),
-      generation: generation + 1,
-      executions: isOwn && !isStopped ? 'continue' : 'stop',
-      ...(forks.length === 0 ? {} : { forks }),
+    };
+    if (snapshot.rescue !== null) return { snapshot: null, workspace: stored };
+    return {
+      snapshot: {
+        ...stored,
+        generation: generation + 1,
+        executions: isOwn && !isStopped ? 'continue' : 'stop',
+        ...(forks.length === 0 ? {} : { forks }),
+      },
     };
   }
 
@@ -159,6 +165,7 @@ export class SandboxKeeper {
 
   async #grant(act: 'attach' | 'destroy', payload: Uint8Array): Promise<IssuedGrant & { seq: number }> {
     const { facts, epoch } = this.#row.record;
+    const bound = { ...facts, imageDigest: this.#imageDigest };
     const seq = this.#row.takeGrantSeq();
     this.#row.patch({ grantSeq: seq });
     const request = {
@@ -168,17 +175,23 @@ export class SandboxKeeper {
       payload: { sha256: await sha256Hex(payload) },
       timeoutMs: ATTACH_TIMEOUT_MS,
     };
-    return { ...(await issueGrant(facts, request, this.#configuration)), seq };
+    return { ...(await issueGrant(bound, request, this.#configuration)), seq };
+  }
+
+  /** Of the sandbox that is made: a rescue may have another one than the session had. */
+  get #imageDigest(): string {
+    const { facts, snapshot } = this.#row.record;
+    return snapshot?.rescue?.imageDigest ?? facts.imageDigest;
   }
 
   ready(frame: Ready): void {
-    const { sandbox, facts, snapshot, state } = this.#row.record;
+    const { sandbox, snapshot, state } = this.#row.record;
     if (sandbox !== 'attaching') return;
     if (frame.snapshot_id !== snapshot?.snapshotId) {
       this.#settle(failure('restore_failed', 'the host made the sandbox of something else'));
       return;
     }
-    if (frame.image !== facts.imageDigest) {
+    if (frame.image !== this.#imageDigest) {
       this.#settle(failure('image_refused', 'the host made a sandbox of another image'));
       return;
     }

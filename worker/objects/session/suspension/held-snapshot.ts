@@ -1,6 +1,6 @@
 /** Snapshots in the rows of a session: the one that its sandbox is made of next, and the one that is being made. */
 import * as z from 'zod';
-import { SessionIdSchema, SnapshotIdSchema } from '../../../../shared/ids.ts';
+import { ImageDigestSchema, SessionIdSchema, SnapshotIdSchema } from '../../../../shared/ids.ts';
 import { ShellStandingSchema } from '../../../../shared/shell-standing.ts';
 import {
   CarriedExecutionSchema,
@@ -27,6 +27,11 @@ export const HeldSnapshotSchema = z.object({
   isOwn: z.boolean(),
   /** Whether the calls that were under way in it have ended here: they are stopped before the session goes on. */
   isStopped: z.boolean().default(false),
+  /**
+   * No host can go on from it: its workspace alone goes into an empty sandbox, of this image. Where that is asked for by name,
+   * the digest is what the host has by that name.
+   */
+  rescue: z.object({ image: z.string(), imageDigest: ImageDigestSchema.nullable() }).nullable().default(null),
   /** Of one that was to come back: when that is tried again, and how often it was tried. */
   wake: z.object({ atMs: z.number(), tries: z.number() }).nullable().default(null),
 });
@@ -35,6 +40,8 @@ export type HeldSnapshot = z.infer<typeof HeldSnapshotSchema>;
 export const PendingSnapshotSchema = z.object({
   snapshotId: SnapshotIdSchema,
   leaveRunning: z.boolean(),
+  /** Whether the workspace is stored beside the checkpoint, by a host that can. */
+  workspace: z.boolean().default(false),
   atMs: z.number(),
   /** Whether the host may have been told: an eviction may come before that. */
   isSent: z.boolean().default(true),

@@ -56,6 +56,7 @@ export function moveIntoSnapshot(
         atMs: nowMs,
         isOwn: true,
         isStopped,
+        rescue: null,
         wake: isToWake ? { atMs: nowMs + nextWakeDelayMs(0), tries: 0 } : null,
       },
     });

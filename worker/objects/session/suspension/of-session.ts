@@ -6,6 +6,7 @@ import type { Account } from '../account/account.ts';
 import { waitsForTools } from '../alarm/agenda.ts';
 import type { SessionEvents } from '../events/events.ts';
 import type { RestorePoints } from '../restore-points/restore-points.ts';
+import { isToBeSent } from '../rows/records.ts';
 import type { SessionStore } from '../rows/store.ts';
 import type { SandboxChanges } from '../sandbox/sandbox-changes.ts';
 import type { SessionParts } from '../session-parts.ts';
@@ -65,6 +66,15 @@ export function wakingOf(session: SuspendableSession, wired: { env: Env; moved: 
       moved: wired.moved,
       takePlace: () => account.takePlace(),
       giveBackPlace: () => account.giveBackPlace(),
+      rescued: (snapshot) => {
+        for (const record of executions.open.slice()) {
+          if (!isToBeSent(record)) executions.end(record, { status: 'unknown', reason: 'rescued' });
+        }
+        const { image } = snapshot.rescue ?? row.record.facts;
+        const { state, facts } = row.record;
+        const data = { state, host_id: facts.hostId, snapshot_id: snapshot.snapshotId, image };
+        session.events.record({ type: 'session.rescued', data });
+      },
       restored: (snapshot) => session.lineage.restored(snapshot),
       isMissed: () =>
         executions.inFlight.some(

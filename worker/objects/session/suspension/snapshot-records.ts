@@ -46,7 +46,7 @@ export class SnapshotRecords {
 
   /** What a session that is made of this snapshot needs to know. */
   async factsOf(
-    frame: Pick<Suspended, 'snapshot_id' | 'manifest_sha256' | 'bytes' | 'stored_bytes'> &
+    frame: Pick<Suspended, 'snapshot_id' | 'manifest_sha256' | 'bytes' | 'stored_bytes' | 'workspace'> &
       SnapshotFacts['requirements'],
     shell: ShellStanding | null,
   ): Promise<SnapshotFacts> {
@@ -70,6 +70,7 @@ export class SnapshotRecords {
       bytes: frame.bytes,
       storedBytes: frame.stored_bytes,
       shell,
+      ...(frame.workspace === undefined ? {} : { workspace: frame.workspace }),
     };
   }
 

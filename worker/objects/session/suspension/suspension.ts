@@ -27,6 +27,7 @@ import type { SessionRow } from '../rows/session-row.ts';
 import type { SessionStore } from '../rows/store.ts';
 import type { SandboxKeeper } from '../sandbox/sandbox.ts';
 import type { Transfers } from '../transfers/transfers.ts';
+import type { PendingSnapshot } from './held-snapshot.ts';
 import { moveIntoSnapshot } from './move-into-snapshot.ts';
 import { notRecorded, SnapshotRecords, type Suspended } from './snapshot-records.ts';
 import { storedMove } from './stored-move.ts';
@@ -59,6 +60,9 @@ export interface SuspensionPort {
   /** The host ends the sandbox, and the session is not where it says. */
   sandboxLost(reason: string): void;
 }
+
+/** What the host is asked for. */
+type SnapshotRequest = Pick<PendingSnapshot, 'snapshotId' | 'leaveRunning' | 'workspace'>;
 
 interface Made {
   frame: Suspended;
@@ -148,9 +152,11 @@ export class Suspension {
     const { facts } = this.#record;
     const { tenant, subject, sessionId } = facts;
     const { leaveRunning, kind, name, snapshotId = newId('snp') } = wish;
+    // Where it is brought back at once, or for one call alone, the checkpoint will do.
+    const workspace = kind === 'named' || (kind === 'suspension' && !this.#parts.port.isToWake());
     // Taken at once, so that of two that ask only one is first.
-    const pendingSnapshot = { snapshotId, leaveRunning, atMs: Date.now(), isSent: false, unsure: null };
-    this.#parts.row.patch({ pendingSnapshot });
+    const pendingSnapshot = { snapshotId, leaveRunning, workspace, atMs: Date.now() };
+    this.#parts.row.patch({ pendingSnapshot: { ...pendingSnapshot, isSent: false, unsure: null } });
     const begun = await this.#begin({ snapshotId, sessionId, tenant, subject, kind, name });
     if (!begun.ok || this.#record.pendingSnapshot?.snapshotId !== snapshotId) {
       this.#over(snapshotId);
@@ -158,7 +164,7 @@ export class Suspension {
     }
     this.#parts.transfers.endAll(failure('transfer_failed', 'a snapshot of the session is being made'));
     this.#parts.port.look();
-    return this.#ask({ snapshotId, leaveRunning });
+    return this.#ask(pendingSnapshot);
   }
 
   async #begin(snapshot: NewSnapshot): Promise<Outcome<null>> {
@@ -167,7 +173,7 @@ export class Suspension {
     return (await this.#parts.port.giveWay()) ? this.records.begin(snapshot) : begun;
   }
 
-  async #ask(wish: { snapshotId: string; leaveRunning: boolean }): Promise<Outcome<Made>> {
+  async #ask(wish: SnapshotRequest): Promise<Outcome<Made>> {
     const { promise, resolve } = Promise.withResolvers<Outcome<Made>>();
     this.#asked = { snapshotId: wish.snapshotId, jti: undefined, settle: resolve };
     if (!(await this.#send(wish)) && this.#isOf(wish.snapshotId)) {
@@ -206,7 +212,7 @@ export class Suspension {
   }
 
   /** Each sending has a grant of its own. */
-  async #send(wish: { snapshotId: string; leaveRunning: boolean }): Promise<boolean> {
+  async #send(wish: SnapshotRequest): Promise<boolean> {
     try {
       const payload = await this.#payload(wish);
       return await this.#parts.dispatch.command('suspend', payload, (jti) => {
@@ -222,14 +228,8 @@ export class Suspension {
     }
   }
 
-  async #payload({
-    snapshotId,
-    leaveRunning,
-  }: {
-    snapshotId: string;
-    leaveRunning: boolean;
-  }): Promise<Uint8Array> {
-    const { configuration } = this.#parts;
+  async #payload({ snapshotId, leaveRunning, workspace }: SnapshotRequest): Promise<Uint8Array> {
+    const { configuration, link } = this.#parts;
     const { facts, epoch } = this.#record;
     const { tenant, sessionId, hostId } = facts;
     const claims = { host: hostId, tenant, session: sessionId, snapshot: snapshotId, epoch };
@@ -238,6 +238,7 @@ export class Suspension {
       key: await snapshotKey(configuration.snapshotRoot, { tenant, snapshotId }),
       transfer_token: await signTransferToken({ ...claims, direction: 'put' }, configuration),
       leave_running: leaveRunning,
+      ...(workspace && link().storesWorkspaces ? { workspace } : {}),
     };
     return utf8(JSON.stringify(content));
   }

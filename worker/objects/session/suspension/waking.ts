@@ -3,15 +3,18 @@ import { type ErrorCode, type Failure, failure, type Outcome, success } from '..
 import { HOST_ANSWER_GRACE_MS } from '../../../../shared/limits.ts';
 import type { Env } from '../../../env.ts';
 import { logInfo, logWarning, messageOf } from '../../log.ts';
+import type { Placement } from '../../pool/port.ts';
 import { nextWakeDelayMs, wakeAt } from '../alarm/agenda.ts';
 import type { Deadlines } from '../executions/deadlines.ts';
 import type { Executions } from '../executions/executions.ts';
 import { notNow } from '../lifecycle/pausing.ts';
 import type { SessionLink } from '../link/link.ts';
+import type { SessionFacts } from '../rows/records.ts';
 import type { SessionRow } from '../rows/session-row.ts';
 import type { SessionStore } from '../rows/store.ts';
 import type { SandboxKeeper } from '../sandbox/sandbox.ts';
 import type { HeldSnapshot } from './held-snapshot.ts';
+import { withRescue } from './rescuable.ts';
 
 const MAX_HOSTS_TRIED = 3;
 /** What does not verify will not come to; a storage that was wrong for a moment has been asked often enough then. */
@@ -33,6 +36,8 @@ export interface WakingPort {
   /** Among the sessions that the tenant may have at a time; before a host is looked for. */
   takePlace(): Promise<Outcome<null>>;
   giveBackPlace(): void;
+  /** Of what was under way in it nothing goes on: its workspace alone is there, in an empty sandbox. */
+  rescued(snapshot: HeldSnapshot): void;
   /** The session goes on from the snapshot. */
   restored(snapshot: HeldSnapshot): void;
   /** Whether something that is under way in the session waits for it to come back. */
@@ -86,7 +91,8 @@ export class Waking {
         logWarning('waking_failed', { detail: messageOf(error) });
         return failure('internal', 'the session could not be woken');
       })
-      .then((woken) => {
+      .then(async (woken) => {
+        const answer = woken.ok ? woken : await withRescue(this.#row, this.#env, woken);
         this.#waking = undefined;
         if (!woken.ok) {
           this.#port.giveBackPlace();
@@ -96,7 +102,7 @@ export class Waking {
           this.#planRetry(0);
           this.#port.refuse(woken);
         }
-        return woken;
+        return answer;
       });
     return this.#waking;
   }
@@ -150,8 +156,8 @@ export class Waking {
       const placed = await this.#place(except);
       if (this.#row.record.state !== 'suspended') return this.#asItIs();
       if (!placed.ok) return last ?? placed;
-      const hostId = placed.value;
-      this.#prepare(hostId);
+      const { hostId } = placed.value;
+      this.#prepare(placed.value);
       const attached = await this.#sandbox.attach();
       if (attached.ok) return success(null);
       if (this.#row.record.state !== 'suspended') return this.#asItIs();
@@ -168,27 +174,34 @@ export class Waking {
     return this.#row.record.state === 'running' ? success(null) : notNow(this.#row);
   }
 
-  async #place(except: readonly string[]): Promise<Outcome<string>> {
+  async #place(except: readonly string[]): Promise<Outcome<Placement>> {
     const { facts, snapshot } = this.#row.record;
     if (snapshot === null) return failure('internal', 'the suspended session has no snapshot');
-    const { imageDigest: image, sessionId, pool } = facts;
-    const wish = { image, sessionId, except, requires: snapshot.requirements };
+    const { imageDigest, sessionId, pool } = facts;
+    const { rescue, requirements } = snapshot;
+    const what =
+      rescue === null
+        ? { image: imageDigest, requires: requirements }
+        : { image: rescue.imageDigest ?? rescue.image };
+    const wish = { ...what, sessionId, except };
     const stub = this.#env.POOL.getByName(pool);
     const elsewhere =
       this.#left === undefined ? undefined : await stub.place({ ...wish, except: [...except, this.#left] });
     // The host that it was on last may have kept what it stored.
-    const placed = elsewhere?.ok === true ? elsewhere : await stub.place({ ...wish, near: [facts.hostId] });
-    return placed.ok ? success(placed.value.hostId) : placed;
+    return elsewhere?.ok === true ? elsewhere : stub.place({ ...wish, near: [facts.hostId] });
   }
 
   /** The row names the host and the epoch before anything is sent. */
-  #prepare(hostId: string): void {
-    const { facts, hostKeyX, epoch } = this.#row.record;
+  #prepare({ hostId, imageDigest }: Placement): void {
+    const { facts, hostKeyX, epoch, snapshot } = this.#row.record;
     const isOther = hostId !== facts.hostId;
     // Receipts of the former host stay in the chain, and are verified with its key.
     if (isOther && hostKeyX !== null) this.#store.addFormerHost(facts.hostId, hostKeyX);
     this.#row.patch({
       facts: { ...facts, hostId },
+      ...(snapshot === null || snapshot.rescue === null
+        ? {}
+        : { snapshot: { ...snapshot, rescue: { ...snapshot.rescue, imageDigest } } }),
       ...(isOther ? { hostKeyX: null } : {}),
       epoch: epoch + 1,
       sandbox: 'attaching',
@@ -204,10 +217,15 @@ export class Waking {
   restored(): void {
     const { snapshot, facts, expiresAtMs } = this.#row.record;
     if (snapshot === null) return;
+    const { rescue } = snapshot;
+    const goesOn = snapshot.isOwn && rescue === null;
     const nowMs = Date.now();
-    logInfo('session_restored', { session_id: facts.sessionId, snapshot_id: snapshot.snapshotId });
+    logInfo(rescue === null ? 'session_restored' : 'session_rescued', {
+      session_id: facts.sessionId,
+      snapshot_id: snapshot.snapshotId,
+    });
     this.#store.transaction(() => {
-      for (const { execution_id, timeout_left_ms } of snapshot.isOwn ? snapshot.executions : []) {
+      for (const { execution_id, timeout_left_ms } of goesOn ? snapshot.executions : []) {
         const record = this.#executions.open.find(({ executionId }) => executionId === execution_id);
         if (record === undefined) continue;
         // What a host says is left is never more than there was.
@@ -217,11 +235,13 @@ export class Waking {
       const storedMs = snapshot.isOwn ? Math.max(0, nowMs - snapshot.atMs) : 0;
       this.#row.patch({
         snapshot: null,
+        ...(rescue === null ? {} : { ...rescuedFacts(facts, rescue), stateLost: true, shell: null }),
         generation: snapshot.generation + 1,
         lastActivityAtMs: nowMs,
         expiresAtMs: expiresAtMs === null ? null : expiresAtMs + storedMs,
       });
     });
+    if (rescue !== null) this.#port.rescued(snapshot);
     for (const record of this.#executions.open) {
       if (this.#executions.isAwaited(record)) this.#deadlines.arm(record);
     }
@@ -231,4 +251,11 @@ export class Waking {
       .catch(() => undefined);
     this.#port.moved();
   }
+}
+
+function rescuedFacts(
+  facts: SessionFacts,
+  { image, imageDigest }: NonNullable<HeldSnapshot['rescue']>,
+): { facts: SessionFacts } {
+  return { facts: { ...facts, image, imageDigest: imageDigest ?? facts.imageDigest } };
 }

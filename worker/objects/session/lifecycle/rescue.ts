@@ -1,0 +1,37 @@
+/** Goes on with the workspace alone of a suspended session that no host can restore. */
+import { failure, type Outcome, success } from '../../../../shared/errors.ts';
+import type { Env } from '../../../env.ts';
+import type { SessionRuntime } from '../runtime.ts';
+import { hasWorkspace, isBeyondRestoring } from '../suspension/rescuable.ts';
+
+/** Where a host can restore the session after all, it is restored. Where the rescue fails too, it is where it was. */
+export async function rescueSession(
+  { row, waking }: Pick<SessionRuntime, 'row' | 'waking'>,
+  env: Env,
+  image: string | undefined,
+): Promise<Outcome<null>> {
+  const woken = await waking.wake();
+  if (woken.ok) return success(null);
+  const isNamed = image !== undefined && woken.code === 'no_host_available';
+  if (!isNamed && !(await isBeyondRestoring(row, env, woken))) return woken;
+  const { facts, snapshot } = row.record;
+  if (snapshot === null) return woken;
+  if (!(await hasWorkspace(env, { ...facts, ...snapshot }))) {
+    return failure(woken.code, `${woken.detail}; the snapshot has no workspace of its own`);
+  }
+  if (row.record.snapshot?.snapshotId !== snapshot.snapshotId) return woken;
+  const { rescue: before } = snapshot;
+  const { imageDigest } = facts;
+  row.patch({
+    snapshot: {
+      ...row.record.snapshot,
+      rescue: image === undefined ? { image: facts.image, imageDigest } : { image, imageDigest: null },
+    },
+  });
+  const rescued = await waking.wake();
+  const { snapshot: after } = row.record;
+  if (!rescued.ok && after?.snapshotId === snapshot.snapshotId) {
+    row.patch({ snapshot: { ...after, rescue: before } });
+  }
+  return rescued;
+}
