@@ -11,8 +11,8 @@ import { Refusal, unwrap } from './middleware/refusal.ts';
 import { sameHost } from './middleware/same-host.ts';
 import { sameOrigin } from './middleware/same-origin.ts';
 import { MCP_PATH } from './routes/mcp.ts';
-import type { Route } from './routes/route.ts';
 import { routes } from './routes/table.ts';
+import type { Route } from './routing/route.ts';
 import { TRANSFER_METHODS, TRANSFER_PATHS, transferSnapshot } from './snapshots/transfer.ts';
 
 export function createApp(): Hono<AppEnvironment> {

@@ -3,8 +3,8 @@
 import type * as z from 'zod';
 import { ERRORS, type ErrorCode, type Failure } from '../../shared/errors.ts';
 import { Refusal } from '../middleware/refusal.ts';
-import { reply } from '../routes/reply.ts';
-import { type Access, defineRoute, type Route } from '../routes/route.ts';
+import { reply } from '../routing/reply.ts';
+import { type Access, defineRoute, type Route } from '../routing/route.ts';
 
 /** How one server speaks, where it differs from ours. */
 export interface Dialect {

@@ -2,9 +2,9 @@
 import { failure, type Outcome } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { DEFAULT_TIMEOUT_MS } from '../../shared/limits.ts';
-import { acceptCall, attendedCall, awaitCall } from '../routes/attended-call.ts';
-import type { OwnSession } from '../routes/own-session.ts';
-import type { Exchange } from '../routes/route.ts';
+import { acceptCall, attendedCall, awaitCall } from '../calls/attended-call.ts';
+import type { OwnSession } from '../calls/own-session.ts';
+import type { Exchange } from '../routing/route.ts';
 import { isProgram, prepareCalls } from '../tool-calls/prepare.ts';
 import { toolNotFound } from '../tools/check-call.ts';
 

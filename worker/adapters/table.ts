@@ -1,5 +1,5 @@
 /** The routes of other servers that are served here, each under a path of its own. They are no part of our description. */
-import type { Route } from '../routes/route.ts';
+import type { Route } from '../routing/route.ts';
 import { MS_ENCLAVE_PATH } from './ms-enclave/dialect.ts';
 import { msEnclaveRoutes } from './ms-enclave/routes.ts';
 import { XAGENT_PATH } from './xagent/dialect.ts';

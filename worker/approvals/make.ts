@@ -8,7 +8,7 @@ import type { Env } from '../env.ts';
 import type { TenantPrincipal } from '../identity/principal.ts';
 import { outcomeOf } from '../middleware/refusal.ts';
 import type { WaitingCall } from '../objects/approvals/port.ts';
-import { sessionCalls, UNSAFE } from '../routes/object-calls.ts';
+import { sessionCalls, UNSAFE } from '../objects/object-calls.ts';
 import type { EdgeProgress } from '../tools/edge-execution.ts';
 import { type ResolvedCall, resolveCall } from '../tools/resolve-call.ts';
 

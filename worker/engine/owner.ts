@@ -4,11 +4,11 @@ import type { Configuration } from '../configuration.ts';
 import type { Env } from '../env.ts';
 import type { TenantPrincipal } from '../identity/principal.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { SAFE, tenantCalls } from '../objects/object-calls.ts';
 import type { Owner } from '../objects/owner.ts';
 import { type BarredCaller, barOf } from '../objects/tenant/bars/bars.ts';
 import type { RequestLease } from '../objects/tenant/port.ts';
-import { SAFE, tenantCalls } from '../routes/object-calls.ts';
-import type { Exchange } from '../routes/route.ts';
+import type { Exchange } from '../routing/route.ts';
 
 export interface RunSurroundings {
   env: Env;

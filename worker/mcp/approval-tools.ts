@@ -11,7 +11,7 @@ import { mcpTool } from '../formats/mcp.ts';
 import { withoutAbsent } from '../formats/nulls.ts';
 import { checkValue } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { approvalCalls, SAFE, UNSAFE } from '../routes/object-calls.ts';
+import { approvalCalls, SAFE, UNSAFE } from '../objects/object-calls.ts';
 import type { McpServerTool } from './tool.ts';
 import { jsonSchemaOf } from './tool-schema.ts';
 

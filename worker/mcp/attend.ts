@@ -5,8 +5,8 @@
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
-import { type AttendedCall, awaitCall } from '../routes/attended-call.ts';
-import { SAFE } from '../routes/object-calls.ts';
+import { type AttendedCall, awaitCall } from '../calls/attended-call.ts';
+import { SAFE } from '../objects/object-calls.ts';
 import { followOutput } from './follow-output.ts';
 import type { OnProgress } from './progress.ts';
 import type { TaskCreation } from './tasks.ts';

@@ -1,6 +1,6 @@
 /** The tool of a call that was made, as its caller may use it now. */
 import type { Execution } from '../../shared/execution.ts';
-import type { Exchange } from '../routes/route.ts';
+import type { Exchange } from '../routing/route.ts';
 import { callableTools } from '../tools/catalogue.ts';
 import { mayUse } from '../tools/policy.ts';
 import { registeredGuard } from '../tools/registered.ts';

@@ -1,7 +1,7 @@
 /** What an execution writes, and what is said of the calls that it makes, as the progress of the call that attends it. */
 import type { StreamEvent } from '../../shared/execution.ts';
-import type { OwnSession } from '../routes/own-session.ts';
-import { streamEvents } from '../routes/session-stream.ts';
+import type { OwnSession } from '../calls/own-session.ts';
+import { streamEvents } from '../calls/session-stream.ts';
 import { streamEventsOf } from './event-source.ts';
 import { type OnProgress, OutputProgress } from './progress.ts';
 

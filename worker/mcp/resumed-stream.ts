@@ -2,7 +2,7 @@
 import type { CallToolResult } from '@modelcontextprotocol/server';
 import { utf8 } from '../../shared/encoding.ts';
 import { EVENT_STREAM_MEDIA_TYPE } from '../middleware/body.ts';
-import type { Exchange } from '../routes/route.ts';
+import type { Exchange } from '../routing/route.ts';
 import type { CallCancellation } from './cancellation.ts';
 import { eventIdOf, type StreamPoint } from './event-id.ts';
 import { KEEP_ALIVE_MS, primingEvent } from './event-lines.ts';

@@ -9,9 +9,9 @@ import {
 import type { RegisteredTool } from '../../shared/registered-tool.ts';
 import { exportedNames, MCP_NAMES } from '../formats/names.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { catalogueCalls, SAFE } from '../objects/object-calls.ts';
 import { programLanguages } from '../programs/code-tool.ts';
-import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
-import type { Exchange } from '../routes/route.ts';
+import type { Exchange } from '../routing/route.ts';
 import { callableTools } from '../tools/catalogue.ts';
 import { hasToolScope, mayUse, rightsOf } from '../tools/policy.ts';
 import { registeredGuard, shownTo } from '../tools/registered.ts';

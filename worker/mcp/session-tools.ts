@@ -2,14 +2,14 @@
 import * as z from 'zod';
 import { utf8 } from '../../shared/encoding.ts';
 import { CreateSessionSchema, SessionSchema } from '../../shared/session.ts';
+import { placeAndCreate, reserveSession } from '../calls/create-session.ts';
+import { ownSession, sessionOf } from '../calls/own-session.ts';
 import { mcpTool } from '../formats/mcp.ts';
 import { withoutAbsent } from '../formats/nulls.ts';
 import { checkValue } from '../middleware/body.ts';
 import { idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { UNSAFE } from '../routes/object-calls.ts';
-import { ownSession, sessionOf } from '../routes/own-session.ts';
-import { placeAndCreate, reserveSession } from '../routes/sessions.ts';
+import { UNSAFE } from '../objects/object-calls.ts';
 import { IdempotencyKeySchema } from './call-options.ts';
 import type { McpServerTool } from './tool.ts';
 import { jsonSchemaOf } from './tool-schema.ts';

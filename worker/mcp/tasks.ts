@@ -12,10 +12,10 @@ import {
 } from '@modelcontextprotocol/server';
 import type { Execution } from '../../shared/execution.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
+import { findExecution, stopExecution } from '../calls/own-execution.ts';
+import { callerOf, type OwnSession, ownSession } from '../calls/own-session.ts';
 import { Refusal } from '../middleware/refusal.ts';
-import { findExecution, stopExecution } from '../routes/own-execution.ts';
-import { callerOf, type OwnSession, ownSession } from '../routes/own-session.ts';
-import type { Exchange } from '../routes/route.ts';
+import type { Exchange } from '../routing/route.ts';
 import { calledTool } from './called-tool.ts';
 import { callResult } from './result.ts';
 import { newTaskId, type TaskReference, taskOf } from './task-id.ts';

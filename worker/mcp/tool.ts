@@ -1,7 +1,7 @@
 /** A tool as the MCP server has it: what it lists, and what a call does. */
 import type { CallToolResult } from '@modelcontextprotocol/server';
 import type { McpTool } from '../formats/mcp.ts';
-import type { Exchange } from '../routes/route.ts';
+import type { Exchange } from '../routing/route.ts';
 import type { JsonSchema } from '../tools/definition.ts';
 import type { OnProgress } from './progress.ts';
 import type { TakenCall } from './taken-call.ts';

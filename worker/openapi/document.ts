@@ -3,7 +3,7 @@ import type * as z from 'zod';
 import { ERRORS, type ErrorCode } from '../../shared/errors.ts';
 import { PROBLEM_MEDIA_TYPE, ProblemSchema } from '../../shared/problem.ts';
 import { JSON_MEDIA_TYPE } from '../middleware/body.ts';
-import type { RouteDocumentation } from '../routes/route.ts';
+import type { RouteDocumentation } from '../routing/route.ts';
 import { Components, type JsonSchema } from './components.ts';
 
 export function openApiDocument(routes: readonly RouteDocumentation[], origin: string): JsonSchema {

@@ -1,7 +1,7 @@
 /** Places a session: from this isolate's picture of the pool where it has many hosts, by the pool's own word otherwise. */
 import { type Outcome, success } from '../../shared/errors.ts';
+import { type ObjectCalls, SAFE } from '../objects/object-calls.ts';
 import type { Placement, PlacementWish, PoolPort } from '../objects/pool/port.ts';
-import { type ObjectCalls, SAFE } from '../routes/object-calls.ts';
 import { PoolPictures } from './pool-pictures.ts';
 
 const pictures = new PoolPictures();

@@ -4,7 +4,7 @@ import type { RegisteredTool } from '../../shared/registered-tool.ts';
 import { ToolNameSchema } from '../../shared/tool.ts';
 import { invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
+import { catalogueCalls, SAFE } from '../objects/object-calls.ts';
 import { toolNotFound } from '../tools/check-call.ts';
 import type { ResolveContext } from '../tools/performance.ts';
 import { mayBeCalledBy, mayUse, rightsOf } from '../tools/policy.ts';

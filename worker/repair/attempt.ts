@@ -4,11 +4,11 @@ import { sha256Hex } from '../../shared/digest.ts';
 import { ERRORS } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { type RepairAttempt, RepairAttemptSchema } from '../../shared/repair.ts';
+import { acceptCall, attendedCall, awaitCall } from '../calls/attended-call.ts';
+import { sessionOf } from '../calls/own-session.ts';
 import { admitOwner, ownersExchange, type RunSurroundings } from '../engine/owner.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
 import type { RepairPlan } from '../objects/repair/port.ts';
-import { acceptCall, attendedCall, awaitCall } from '../routes/attended-call.ts';
-import { sessionOf } from '../routes/own-session.ts';
 import { resolveCall } from '../tools/resolve-call.ts';
 import { errorLine, lastLines } from './judge.ts';
 

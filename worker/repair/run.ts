@@ -8,8 +8,8 @@ import { configurationOf } from '../configuration.ts';
 import { reasonOf, Steps } from '../engine/steps.ts';
 import type { Env } from '../env.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { repairCalls, SAFE } from '../objects/object-calls.ts';
 import { type RepairEnd, RepairPlanSchema, type RepairPort } from '../objects/repair/port.ts';
-import { repairCalls, SAFE } from '../routes/object-calls.ts';
 import { patchOf } from './patch.ts';
 import { Repair } from './repair.ts';
 

@@ -1,11 +1,11 @@
 /** The state of the session before the first attempt: a snapshot, to which every failed attempt goes back. */
 import { failure } from '../../shared/errors.ts';
+import { type OwnSession, sessionOf } from '../calls/own-session.ts';
 import { ownersExchange, type RunSurroundings } from '../engine/owner.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { SAFE, snapshotCalls, UNSAFE } from '../objects/object-calls.ts';
 import { keptName } from '../objects/repair/kept-name.ts';
 import type { RepairPlan } from '../objects/repair/port.ts';
-import { SAFE, snapshotCalls, UNSAFE } from '../routes/object-calls.ts';
-import { type OwnSession, sessionOf } from '../routes/own-session.ts';
 
 const NEWEST = 20;
 

@@ -13,17 +13,17 @@ import {
 import { sha256Hex } from '../../shared/digest.ts';
 import { type Failure, failure } from '../../shared/errors.ts';
 import { type ToolPolicy, ToolPolicySchema } from '../../shared/tool-policy.ts';
+import { notFound } from '../calls/own-session.ts';
 import type { Configuration } from '../configuration.ts';
 import { decodeToken, MAX_TOKEN_BYTES } from '../identity/compact-token.ts';
 import { issueAccessToken } from '../identity/own-issuer.ts';
 import { challenge } from '../middleware/authentication.ts';
 import { invalid } from '../middleware/body.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { SAFE, tenantCalls, UNSAFE } from '../objects/object-calls.ts';
+import { emptyReply, reply } from '../routing/reply.ts';
+import { defineRoute } from '../routing/route.ts';
 import { narrowedPolicy } from '../tools/narrow-policy.ts';
-import { SAFE, tenantCalls, UNSAFE } from './object-calls.ts';
-import { notFound } from './own-session.ts';
-import { emptyReply, reply } from './reply.ts';
-import { defineRoute } from './route.ts';
 import { listedTenantOf, tenantOf } from './tenant-name.ts';
 
 const createApiKey = defineRoute({

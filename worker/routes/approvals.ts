@@ -2,11 +2,11 @@
 import * as z from 'zod';
 import { ApprovalListSchema, ApprovalStatusSchema, DecisionSchema } from '../../shared/approval.ts';
 import { ExecutionSchema } from '../../shared/execution.ts';
+import { executionIdOf } from '../calls/own-session.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { approvalCalls, SAFE, UNSAFE } from './object-calls.ts';
-import { executionIdOf } from './own-session.ts';
-import { reply } from './reply.ts';
-import { defineRoute } from './route.ts';
+import { approvalCalls, SAFE, UNSAFE } from '../objects/object-calls.ts';
+import { reply } from '../routing/reply.ts';
+import { defineRoute } from '../routing/route.ts';
 
 const APPROVE = { kind: 'tenant', scopes: ['tools:approve'] } as const;
 

@@ -5,14 +5,14 @@ import { utf8 } from '../../shared/encoding.ts';
 import type { ErrorCode } from '../../shared/errors.ts';
 import type { FileFacts } from '../../shared/transfer.ts';
 import { artifactPlace } from '../artifacts/place.ts';
+import { notFound } from '../calls/own-session.ts';
 import type { Configuration } from '../configuration.ts';
+import { contentHeaders, factHeaders } from '../content/file-headers.ts';
+import { answerKept } from '../content/kept-bytes.ts';
 import { readSealed } from '../content/sealed-object.ts';
 import type { Env } from '../env.ts';
 import { BYTES_MEDIA_TYPE } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { contentHeaders, factHeaders } from './file-headers.ts';
-import { answerKept } from './kept-bytes.ts';
-import { notFound } from './own-session.ts';
 
 const BYTES = { [BYTES_MEDIA_TYPE]: z.string(), '*/*': z.string() };
 

@@ -5,17 +5,17 @@
 import { ArtifactSchema } from '../../shared/artifact.ts';
 import { failure } from '../../shared/errors.ts';
 import { type ArtifactGrant, verifyArtifactGrant } from '../artifacts/url-token.ts';
+import { notFound } from '../calls/own-session.ts';
+import { sha256Of } from '../content/file-headers.ts';
+import { uploadBytesOf } from '../content/upload-size.ts';
 import { BYTES_MEDIA_TYPE, JSON_MEDIA_TYPE } from '../middleware/body.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { artifactCalls, SAFE } from '../objects/object-calls.ts';
+import { reply } from '../routing/reply.ts';
+import { admitHolder, defineRoute, type Exchange } from '../routing/route.ts';
 import { ARTIFACT_BYTES_ANSWERS, artifactBytes, READ_ARTIFACT_ERRORS } from './artifact-bytes.ts';
 import { KEEP_ERRORS } from './artifacts.ts';
-import { sha256Of } from './file-headers.ts';
 import { keepArtifact } from './keep-artifact.ts';
-import { artifactCalls, SAFE } from './object-calls.ts';
-import { notFound } from './own-session.ts';
-import { reply } from './reply.ts';
-import { admitHolder, defineRoute, type Exchange } from './route.ts';
-import { uploadBytesOf } from './upload-size.ts';
 
 const PATH = '/v1/artifact-urls/{token}';
 const LIMIT_ERRORS = ['rate_limited', 'overloaded', 'object_reset'] as const;

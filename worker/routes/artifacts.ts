@@ -13,25 +13,25 @@ import {
 import type { ErrorCode } from '../../shared/errors.ts';
 import { newId } from '../../shared/ids.ts';
 import { ArtifactGrantSchema, signArtifactGrant } from '../artifacts/url-token.ts';
+import { callerOf, notFound, ownSession } from '../calls/own-session.ts';
+import { readTransfer, TRANSFER_ERRORS, writeTransfer } from '../calls/session-transfer.ts';
+import { sha256Of } from '../content/file-headers.ts';
+import { pathOfText } from '../content/file-path.ts';
+import { uploadBytesOf } from '../content/upload-size.ts';
 import { requireScopes } from '../middleware/authentication.ts';
 import { BYTES_MEDIA_TYPE, invalid, JSON_MEDIA_TYPE } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { artifactCalls, SAFE, UNSAFE } from '../objects/object-calls.ts';
+import { emptyReply, reply } from '../routing/reply.ts';
+import { defineRoute, type Exchange } from '../routing/route.ts';
 import {
   ARTIFACT_BYTES_ANSWERS,
   artifactBytes,
   READ_ARTIFACT_ERRORS,
   wholeArtifact,
 } from './artifact-bytes.ts';
-import { sha256Of } from './file-headers.ts';
-import { pathOfText } from './file-path.ts';
 import { FILE_WRITE_ERRORS, WRITTEN_ANSWERS, writtenReply } from './files.ts';
 import { keepArtifact } from './keep-artifact.ts';
-import { artifactCalls, SAFE, UNSAFE } from './object-calls.ts';
-import { callerOf, notFound, ownSession } from './own-session.ts';
-import { emptyReply, reply } from './reply.ts';
-import { defineRoute, type Exchange } from './route.ts';
-import { readTransfer, TRANSFER_ERRORS, writeTransfer } from './session-transfer.ts';
-import { uploadBytesOf } from './upload-size.ts';
 
 const READ = { kind: 'tenant', scopes: ['sessions:read'] } as const;
 const WRITE = { kind: 'tenant', scopes: ['sessions:write'] } as const;

@@ -4,8 +4,8 @@ import { AuditPageSchema } from '../../shared/audit.ts';
 import { AUDIT_OBJECT } from '../middleware/audit.ts';
 import { callObject } from '../middleware/call-object.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { reply } from './reply.ts';
-import { defineRoute } from './route.ts';
+import { reply } from '../routing/reply.ts';
+import { defineRoute } from '../routing/route.ts';
 
 const listActs = defineRoute({
   method: 'GET',

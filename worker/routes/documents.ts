@@ -9,10 +9,10 @@ import { AUDIT_OBJECT } from '../middleware/audit.ts';
 import { metadataPath } from '../middleware/authentication.ts';
 import { callObject } from '../middleware/call-object.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { SAFE } from '../objects/object-calls.ts';
 import { openApiDocument } from '../openapi/document.ts';
-import { SAFE } from './object-calls.ts';
-import { reply } from './reply.ts';
-import { defineRoute, type Route } from './route.ts';
+import { reply } from '../routing/reply.ts';
+import { defineRoute, type Route } from '../routing/route.ts';
 
 const KEYS_PATH = '/.well-known/jwks.json';
 const CACHED = { 'Cache-Control': 'public, max-age=300' };

@@ -6,13 +6,13 @@ import {
   EnrollmentTokenSchema,
   ListedEnrollmentTokenSchema,
 } from '../../shared/host-api.ts';
+import { notFound } from '../calls/own-session.ts';
 import { invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { poolCalls, SAFE, UNSAFE } from '../objects/object-calls.ts';
 import type { TokenPosition } from '../objects/pool/enrollment-token-store.ts';
-import { poolCalls, SAFE, UNSAFE } from './object-calls.ts';
-import { notFound } from './own-session.ts';
-import { reply } from './reply.ts';
-import { defineRoute } from './route.ts';
+import { reply } from '../routing/reply.ts';
+import { defineRoute } from '../routing/route.ts';
 
 const createEnrollmentToken = defineRoute({
   method: 'POST',

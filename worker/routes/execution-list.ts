@@ -1,12 +1,12 @@
 /** The executions of a session, and the calls of it that wait for an approval or were not made, as one list. */
 import type { Execution } from '../../shared/execution.ts';
+import type { OwnSession } from '../calls/own-session.ts';
 import { invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { approvalCalls, SAFE } from '../objects/object-calls.ts';
 import type { ExecutionPage } from '../objects/session/port.ts';
+import type { Exchange } from '../routing/route.ts';
 import { newestFirst } from './newest-first.ts';
-import { approvalCalls, SAFE } from './object-calls.ts';
-import type { OwnSession } from './own-session.ts';
-import type { Exchange } from './route.ts';
 
 /** How far each of the two was given: null from its beginning, `END` to its end. */
 interface Place {

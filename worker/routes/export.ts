@@ -1,12 +1,12 @@
 /** A session as one document: what it is, what ran in it, and the receipts with the keys that verify them. */
 import * as z from 'zod';
 import { utf8 } from '../../shared/encoding.ts';
+import { type OwnSession, ownSession } from '../calls/own-session.ts';
 import type { Env } from '../env.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { SAFE } from './object-calls.ts';
-import { type OwnSession, ownSession } from './own-session.ts';
+import { SAFE } from '../objects/object-calls.ts';
+import { defineRoute } from '../routing/route.ts';
 import { receiptsOf } from './receipts-of-session.ts';
-import { defineRoute } from './route.ts';
 
 const JSON_LINES_MEDIA_TYPE = 'application/jsonl';
 const EXECUTIONS_AT_ONCE = 100;

@@ -2,9 +2,9 @@
 import * as z from 'zod';
 import { type ErrorCode, failure } from '../../shared/errors.ts';
 import { FileListingSchema, MAX_LIST_LIMIT, type TransferResult } from '../../shared/transfer.ts';
-import { BYTES_MEDIA_TYPE, EVENT_STREAM_MEDIA_TYPE, JSON_MEDIA_TYPE } from '../middleware/body.ts';
-import { Refusal } from '../middleware/refusal.ts';
-import { StreamTextSchema } from './event-stream-text.ts';
+import { StreamTextSchema } from '../calls/event-stream-text.ts';
+import { type OwnSession, ownSession } from '../calls/own-session.ts';
+import { readTransfer, TRANSFER_ERRORS, writeTransfer } from '../calls/session-transfer.ts';
 import {
   conditionsOf,
   contentHeaders,
@@ -13,12 +13,12 @@ import {
   ifRangeOf,
   rangeOf,
   sha256Of,
-} from './file-headers.ts';
-import { type FilePath, filePathOf, pathOfText } from './file-path.ts';
-import { type OwnSession, ownSession } from './own-session.ts';
-import { emptyReply, reply } from './reply.ts';
-import { defineRoute } from './route.ts';
-import { readTransfer, TRANSFER_ERRORS, writeTransfer } from './session-transfer.ts';
+} from '../content/file-headers.ts';
+import { type FilePath, filePathOf, pathOfText } from '../content/file-path.ts';
+import { BYTES_MEDIA_TYPE, EVENT_STREAM_MEDIA_TYPE, JSON_MEDIA_TYPE } from '../middleware/body.ts';
+import { Refusal } from '../middleware/refusal.ts';
+import { emptyReply, reply } from '../routing/reply.ts';
+import { defineRoute } from '../routing/route.ts';
 
 const FILE_PATH = '/v1/sessions/{session_id}/files/{path}';
 const ARCHIVE_PATH = '/v1/sessions/{session_id}/archive';

@@ -3,10 +3,10 @@ import { failure, success } from '../../shared/errors.ts';
 import { CreateEnrollmentTokenSchema, OperatorHostSchema } from '../../shared/host-api.ts';
 import { HostIdSchema } from '../../shared/ids.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { hostCalls, poolCalls, SAFE } from '../objects/object-calls.ts';
 import type { OperatorFault } from '../objects/pool/port.ts';
-import { hostCalls, poolCalls, SAFE } from './object-calls.ts';
-import { emptyReply, reply } from './reply.ts';
-import { defineRoute, type Exchange } from './route.ts';
+import { emptyReply, reply } from '../routing/reply.ts';
+import { defineRoute, type Exchange } from '../routing/route.ts';
 
 interface Duty {
   faults: Partial<Record<OperatorFault, boolean>>;

@@ -13,7 +13,7 @@ import {
 import type { Env } from '../env.ts';
 import type { NewArtifact } from '../objects/artifacts/port.ts';
 import { logWarning, messageOf } from '../objects/log.ts';
-import { artifactCalls, SAFE, UNSAFE } from './object-calls.ts';
+import { artifactCalls, SAFE, UNSAFE } from '../objects/object-calls.ts';
 
 export interface Keeper {
   env: Env;

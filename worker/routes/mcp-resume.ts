@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { CODE_TOOL_NAME } from '../../shared/code-mode.ts';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import { BUILT_IN_TOOLS, ToolNameSchema } from '../../shared/tool.ts';
+import { callerOf, sessionOf } from '../calls/own-session.ts';
 import { CallCancellation } from '../mcp/cancellation.ts';
 import { pointOf } from '../mcp/event-id.ts';
 import { readsPrimingEvents } from '../mcp/event-lines.ts';
@@ -13,13 +14,12 @@ import { EVENT_STREAM_MEDIA_TYPE, JSON_MEDIA_TYPE } from '../middleware/body.ts'
 import { Refusal } from '../middleware/refusal.ts';
 import type { StoredTool } from '../objects/catalogue/port.ts';
 import { programLanguages } from '../programs/code-tool.ts';
+import { defineRoute, type Exchange } from '../routing/route.ts';
 import { requireBuiltIn } from '../tools/held-call.ts';
 import { mayUse } from '../tools/policy.ts';
 import { registeredGuard } from '../tools/registered.ts';
 import { storedTools } from '../tools/resolve-call.ts';
 import { MCP_PATH, MessageSchema, mcpSessionFault, rpcError } from './mcp.ts';
-import { callerOf, sessionOf } from './own-session.ts';
-import { defineRoute, type Exchange } from './route.ts';
 
 const LAST_EVENT_ID_HEADER = 'Last-Event-ID';
 /** Versions from here on have no streams to come back to: their names are dates. */

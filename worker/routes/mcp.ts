@@ -3,6 +3,7 @@ import { createMcpHandler, isLegacyRequest } from '@modelcontextprotocol/server'
 import * as z from 'zod';
 import { MAX_BODY_BYTES } from '../../shared/limits.ts';
 import { BUILT_IN_TOOLS, ToolNameSchema } from '../../shared/tool.ts';
+import { callerOf } from '../calls/own-session.ts';
 import { MCP_RESOURCE } from '../identity/access-token.ts';
 import { lineAndColumn, parseStrictJson, type StrictJson } from '../json/strict-json.ts';
 import { CallCancellation, type RequestId } from '../mcp/cancellation.ts';
@@ -22,8 +23,7 @@ import { SESSION_TOOLS_SCOPE, sessionTools } from '../mcp/session-tools.ts';
 import { MISSING_TASKS, TASKS_EXTENSION, undeclaredTaskListener } from '../mcp/task-messages.ts';
 import { requireScopes } from '../middleware/authentication.ts';
 import { EVENT_STREAM_MEDIA_TYPE, JSON_MEDIA_TYPE } from '../middleware/body.ts';
-import { callerOf } from './own-session.ts';
-import { defineRoute, type Exchange } from './route.ts';
+import { defineRoute, type Exchange } from '../routing/route.ts';
 
 export const MCP_PATH = MCP_RESOURCE;
 

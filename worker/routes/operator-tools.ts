@@ -4,11 +4,11 @@ import { RegisteredToolSchema, RegisterToolSchema } from '../../shared/registere
 import { checkValue, invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { SHARED } from '../objects/catalogue/shared-name.ts';
+import { catalogueCalls, SAFE, UNSAFE } from '../objects/object-calls.ts';
+import { emptyReply, reply } from '../routing/reply.ts';
+import { defineRoute, type Exchange } from '../routing/route.ts';
 import { cursorOf, nameInCursor } from '../tools/list.ts';
 import { wholeTool } from '../tools/registration.ts';
-import { catalogueCalls, SAFE, UNSAFE } from './object-calls.ts';
-import { emptyReply, reply } from './reply.ts';
-import { defineRoute, type Exchange } from './route.ts';
 
 const PATH = '/v1/operator/tools';
 const OPERATOR = { kind: 'operator' } as const;

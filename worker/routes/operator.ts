@@ -10,12 +10,12 @@ import {
   ROUTES,
 } from '../../shared/host-api.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { poolCalls, SAFE, UNSAFE } from '../objects/object-calls.ts';
 import { ENROLLMENT_REFUSED } from '../objects/pool/enrollment.ts';
 import { poolOfEnrollmentToken } from '../objects/pool/enrollment-token.ts';
 import { newNonce } from '../objects/pool/nonce.ts';
-import { poolCalls, SAFE, UNSAFE } from './object-calls.ts';
-import { reply } from './reply.ts';
-import { defineRoute } from './route.ts';
+import { reply } from '../routing/reply.ts';
+import { defineRoute } from '../routing/route.ts';
 
 export const HostListSchema = z.object({ hosts: z.array(OperatorHostSchema) });
 

@@ -3,17 +3,17 @@ import * as z from 'zod';
 import { fromHex, toBase64 } from '../../shared/encoding.ts';
 import type { Outcome } from '../../shared/errors.ts';
 import { type StreamName, StreamNameSchema } from '../../shared/execution.ts';
+import { executionIdOf, notFound, type OwnSession, ownSession } from '../calls/own-session.ts';
 import { contentKey } from '../content/content-key.ts';
+import { answerKept, type Stretch } from '../content/kept-bytes.ts';
 import { openSegment } from '../content/sealed-segment.ts';
 import { BYTES_MEDIA_TYPE } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { logWarning, messageOf } from '../objects/log.ts';
+import { SAFE } from '../objects/object-calls.ts';
 import { chunkName, outputsPrefix } from '../objects/session/outputs/place.ts';
 import type { OutputExtent, StoredChunk } from '../objects/session/outputs/port.ts';
-import { answerKept, type Stretch } from './kept-bytes.ts';
-import { SAFE } from './object-calls.ts';
-import { executionIdOf, notFound, type OwnSession, ownSession } from './own-session.ts';
-import { defineRoute, type Exchange } from './route.ts';
+import { defineRoute, type Exchange } from '../routing/route.ts';
 
 const BYTES = { [BYTES_MEDIA_TYPE]: z.string() };
 

@@ -1,11 +1,11 @@
 /** Pause and resume of a session, also in the middle of a call. */
 import type { ErrorCode } from '../../shared/errors.ts';
 import { ResumeSchema, SessionSchema } from '../../shared/session.ts';
+import { ownSession } from '../calls/own-session.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { SAFE } from './object-calls.ts';
-import { ownSession } from './own-session.ts';
-import { reply } from './reply.ts';
-import { defineRoute } from './route.ts';
+import { SAFE } from '../objects/object-calls.ts';
+import { reply } from '../routing/reply.ts';
+import { defineRoute } from '../routing/route.ts';
 import { CREATE_ERRORS, FROM_SNAPSHOT_ERRORS } from './sessions.ts';
 
 const ERRORS = [

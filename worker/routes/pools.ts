@@ -3,9 +3,9 @@ import * as z from 'zod';
 import { PoolSummarySchema } from '../../shared/host-api.ts';
 import { PoolNameSchema } from '../../shared/ids.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { poolCalls, SAFE } from './object-calls.ts';
-import { reply } from './reply.ts';
-import { defineRoute } from './route.ts';
+import { poolCalls, SAFE } from '../objects/object-calls.ts';
+import { reply } from '../routing/reply.ts';
+import { defineRoute } from '../routing/route.ts';
 
 export const PoolListSchema = z.object({
   pools: z.array(PoolSummarySchema),

@@ -14,13 +14,13 @@ import {
   WaitedSchema,
   type WaitUntil,
 } from '../../shared/program.ts';
+import { StreamTextSchema } from '../calls/event-stream-text.ts';
+import { notFound, ownSession } from '../calls/own-session.ts';
+import { askProcess, LogsSchema, processLogs } from '../calls/process-call.ts';
+import { readTransfer, TRANSFER_ERRORS } from '../calls/session-transfer.ts';
 import { EVENT_STREAM_MEDIA_TYPE, invalid, JSON_MEDIA_TYPE } from '../middleware/body.ts';
-import { StreamTextSchema } from './event-stream-text.ts';
-import { notFound, ownSession } from './own-session.ts';
-import { askProcess, LogsSchema, processLogs } from './process-call.ts';
-import { reply } from './reply.ts';
-import { defineRoute } from './route.ts';
-import { readTransfer, TRANSFER_ERRORS } from './session-transfer.ts';
+import { reply } from '../routing/reply.ts';
+import { defineRoute } from '../routing/route.ts';
 import { rawStdin, StdinQuerySchema, stdinOf } from './stdin-body.ts';
 
 const PATH = '/v1/sessions/{session_id}/processes';

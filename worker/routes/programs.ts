@@ -11,20 +11,20 @@ import {
 } from '../../shared/code-mode.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
 import { BUILT_IN_TOOLS } from '../../shared/tool.ts';
+import { beginProgram, requireLanguage } from '../calls/begin-program.ts';
+import { sealedCallback } from '../calls/callback.ts';
+import { StreamTextSchema } from '../calls/event-stream-text.ts';
+import { notFound, type OwnSession, ownSession } from '../calls/own-session.ts';
+import { streamEvents } from '../calls/session-stream.ts';
 import { EVENT_STREAM_MEDIA_TYPE, invalid } from '../middleware/body.ts';
 import { idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { SAFE } from '../objects/object-calls.ts';
 import { programTools } from '../programs/permitted-tools.ts';
 import { declarationsOf } from '../programs/program-tools.ts';
-import { beginProgram, requireLanguage } from './begin-program.ts';
-import { sealedCallback } from './callback.ts';
-import { StreamTextSchema } from './event-stream-text.ts';
+import { reply } from '../routing/reply.ts';
+import { defineRoute, type Exchange } from '../routing/route.ts';
 import { acceptsEvents, EXECUTE_ERRORS, TOOL_SCOPES } from './execute.ts';
-import { SAFE } from './object-calls.ts';
-import { notFound, type OwnSession, ownSession } from './own-session.ts';
-import { reply } from './reply.ts';
-import { defineRoute, type Exchange } from './route.ts';
-import { streamEvents } from './session-stream.ts';
 import { IDEMPOTENCY_HEADER_DOC } from './sessions.ts';
 
 const ENDED = {

@@ -1,10 +1,11 @@
 /** The receipts of a session with the keys that verify them: what a revoked host signed since then shows. */
+
+import type { OwnSession } from '../calls/own-session.ts';
 import type { Env } from '../env.ts';
 import { revokedAtMsOf } from '../links/revoked-hosts.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { SAFE } from '../objects/object-calls.ts';
 import type { ReceiptExport, ReceiptPage } from '../objects/session/port.ts';
-import { SAFE } from './object-calls.ts';
-import type { OwnSession } from './own-session.ts';
 
 export async function receiptsOf(
   env: Env,

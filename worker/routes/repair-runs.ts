@@ -1,19 +1,19 @@
 /** Self-healing runs of a session: start, read, cancel. */
 import { isRepairRunIdOf, isSessionIdOf, newRepairRunId } from '../../shared/ids.ts';
 import { type CreateRepairRun, CreateRepairRunSchema, RepairRunSchema } from '../../shared/repair.ts';
+import { sealedCallback } from '../calls/callback.ts';
+import { callerOf, notFound, ownSession } from '../calls/own-session.ts';
+import { reservedId } from '../calls/reserved-id.ts';
 import { ownerOf } from '../engine/owner.ts';
 import { invalid } from '../middleware/body.ts';
 import { idempotencyOf } from '../middleware/idempotency.ts';
 import { type Refusal, unwrap } from '../middleware/refusal.ts';
+import { repairCalls, SAFE } from '../objects/object-calls.ts';
 import { offeredModels } from '../repair/model.ts';
 import { requestBody } from '../repair/prompt.ts';
+import { reply } from '../routing/reply.ts';
+import { defineRoute, type Exchange } from '../routing/route.ts';
 import { checkStored, resolveCall, storedTools } from '../tools/resolve-call.ts';
-import { sealedCallback } from './callback.ts';
-import { repairCalls, SAFE } from './object-calls.ts';
-import { callerOf, notFound, ownSession } from './own-session.ts';
-import { reply } from './reply.ts';
-import { reservedId } from './reserved-id.ts';
-import { defineRoute, type Exchange } from './route.ts';
 import { IDEMPOTENCY_HEADER_DOC } from './sessions.ts';
 
 const RUN = { description: 'The run', content: { 'application/json': RepairRunSchema } };

@@ -1,9 +1,9 @@
 /** The operator's routes about how long a tenant's things are kept. */
 import { RetentionSchema } from '../../shared/retention.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { SAFE, tenantCalls } from './object-calls.ts';
-import { reply } from './reply.ts';
-import { defineRoute } from './route.ts';
+import { SAFE, tenantCalls } from '../objects/object-calls.ts';
+import { reply } from '../routing/reply.ts';
+import { defineRoute } from '../routing/route.ts';
 import { listedTenantOf, tenantOf } from './tenant-name.ts';
 
 const PATH = '/v1/tenants/{tenant}/retention';

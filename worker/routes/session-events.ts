@@ -1,9 +1,9 @@
 /** What happens in a session, as it happens. */
 import * as z from 'zod';
+import { ownSession } from '../calls/own-session.ts';
+import { streamSessionEvents } from '../calls/session-stream.ts';
 import { EVENT_STREAM_MEDIA_TYPE } from '../middleware/body.ts';
-import { ownSession } from './own-session.ts';
-import { defineRoute } from './route.ts';
-import { streamSessionEvents } from './session-stream.ts';
+import { defineRoute } from '../routing/route.ts';
 
 export const streamEventsOfSession = defineRoute({
   method: 'GET',

@@ -13,15 +13,16 @@ import {
   SnapshotListSchema,
   SnapshotSchema,
 } from '../../shared/snapshot-resource.ts';
+import { placeAndCreate } from '../calls/create-session.ts';
+import { createOnce } from '../calls/keyed-creation.ts';
+import { notFound, type OwnSession, ownSession, sessionOf } from '../calls/own-session.ts';
 import { idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { SAFE, snapshotCalls, UNSAFE } from '../objects/object-calls.ts';
 import { snapshotView } from '../objects/snapshots/view.ts';
-import { createOnce } from './keyed-creation.ts';
-import { SAFE, snapshotCalls, UNSAFE } from './object-calls.ts';
-import { notFound, type OwnSession, ownSession, sessionOf } from './own-session.ts';
-import { emptyReply, reply } from './reply.ts';
-import { defineRoute, type Exchange } from './route.ts';
-import { CREATE_ERRORS, FROM_SNAPSHOT_ERRORS, IDEMPOTENCY_HEADER_DOC, placeAndCreate } from './sessions.ts';
+import { emptyReply, reply } from '../routing/reply.ts';
+import { defineRoute, type Exchange } from '../routing/route.ts';
+import { CREATE_ERRORS, FROM_SNAPSHOT_ERRORS, IDEMPOTENCY_HEADER_DOC } from './sessions.ts';
 
 const READ = { kind: 'tenant', scopes: ['sessions:read'] } as const;
 const WRITE = { kind: 'tenant', scopes: ['sessions:write'] } as const;

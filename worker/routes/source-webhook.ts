@@ -1,14 +1,14 @@
 /** Where who publishes a manifest says that it changed, signed by the Standard Webhooks specification. */
 import { failure } from '../../shared/errors.ts';
 import { MAX_BODY_BYTES } from '../../shared/limits.ts';
+import { notFound } from '../calls/own-session.ts';
 import { JSON_MEDIA_TYPE } from '../middleware/body.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { sourceCalls, UNSAFE } from '../objects/object-calls.ts';
+import { emptyReply } from '../routing/reply.ts';
+import { defineRoute } from '../routing/route.ts';
 import { WEBHOOK_PATH } from '../sources/shown.ts';
 import { ownerOfHandle } from '../sources/webhook.ts';
-import { sourceCalls, UNSAFE } from './object-calls.ts';
-import { notFound } from './own-session.ts';
-import { emptyReply } from './reply.ts';
-import { defineRoute } from './route.ts';
 
 const MAX_HEADER_CHARACTERS = 1_024;
 

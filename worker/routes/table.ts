@@ -1,4 +1,6 @@
 /** All routes: the router is made from this table, and so is the description of the API. */
+
+import type { Route } from '../routing/route.ts';
 import { apiKeyRoutes } from './api-keys.ts';
 import { approvalRoutes } from './approvals.ts';
 import { artifactUrlRoutes } from './artifact-urls.ts';
@@ -22,7 +24,6 @@ import { processRoutes } from './processes.ts';
 import { programRoutes } from './programs.ts';
 import { repairRunRoutes } from './repair-runs.ts';
 import { retentionRoutes } from './retention.ts';
-import type { Route } from './route.ts';
 import { streamEventsOfSession } from './session-events.ts';
 import { sessionRoutes } from './sessions.ts';
 import { snapshotRoutes } from './snapshots.ts';

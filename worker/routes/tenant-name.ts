@@ -1,9 +1,9 @@
 /** The tenant that a path of the operator's names. */
 import { TenantSchema } from '../../shared/ids.ts';
+import { notFound } from '../calls/own-session.ts';
 import type { Env } from '../env.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { SAFE, tenantIndexCalls } from './object-calls.ts';
-import { notFound } from './own-session.ts';
+import { SAFE, tenantIndexCalls } from '../objects/object-calls.ts';
 
 export function tenantOf(name: string): string {
   const tenant = TenantSchema.safeParse(name);

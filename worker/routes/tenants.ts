@@ -9,11 +9,11 @@ import {
   TenantLimitsSchema,
   UsageReportSchema,
 } from '../../shared/tenant.ts';
+import { notFound } from '../calls/own-session.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { SAFE, tenantCalls, tenantIndexCalls } from './object-calls.ts';
-import { notFound } from './own-session.ts';
-import { emptyReply, reply } from './reply.ts';
-import { defineRoute } from './route.ts';
+import { SAFE, tenantCalls, tenantIndexCalls } from '../objects/object-calls.ts';
+import { emptyReply, reply } from '../routing/reply.ts';
+import { defineRoute } from '../routing/route.ts';
 import { listedTenantOf, tenantOf } from './tenant-name.ts';
 import { rangeOf, UsageQuerySchema } from './usage.ts';
 

@@ -4,16 +4,16 @@ import { failure, success } from '../../shared/errors.ts';
 import { newId } from '../../shared/ids.ts';
 import { TerminalIdSchema } from '../../shared/program.ts';
 import type { TransferRequest } from '../../shared/transfer.ts';
+import { type OwnSession, ownSession } from '../calls/own-session.ts';
+import { asciiJson, failureIn } from '../calls/session-stream.ts';
+import { TRANSFER_ERRORS } from '../calls/session-transfer.ts';
 import { invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { offeredSubprotocols, TERMINAL_SUBPROTOCOL } from '../middleware/subprotocol.ts';
+import { UNSAFE } from '../objects/object-calls.ts';
 import { FILE_HEADERS, INTERNAL_HEADERS, INTERNAL_PATHS } from '../objects/session/port.ts';
+import { defineRoute } from '../routing/route.ts';
 import { requireWholly } from '../tools/held-call.ts';
-import { UNSAFE } from './object-calls.ts';
-import { type OwnSession, ownSession } from './own-session.ts';
-import { defineRoute } from './route.ts';
-import { asciiJson, failureIn } from './session-stream.ts';
-import { TRANSFER_ERRORS } from './session-transfer.ts';
 
 const Side = z.coerce.number().int().min(1).max(4_096).optional();
 

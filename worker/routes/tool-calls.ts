@@ -5,6 +5,7 @@ import type { Outcome } from '../../shared/errors.ts';
 import { ExecutionIdSchema } from '../../shared/ids.ts';
 import { ExecutionStatusSchema, isTerminal } from '../../shared/lifecycle.ts';
 import { DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS } from '../../shared/limits.ts';
+import { ownSession } from '../calls/own-session.ts';
 import { idempotencyOf } from '../middleware/idempotency.ts';
 import { clip } from '../rendering/clip.ts';
 import {
@@ -17,15 +18,14 @@ import { failureText } from '../rendering/failure-text.ts';
 import { imagesOf } from '../rendering/images.ts';
 import { waitingText } from '../rendering/program-text.ts';
 import { MIN_MAX_TOKENS, withinTokens } from '../rendering/token-budget.ts';
+import { reply } from '../routing/reply.ts';
+import { defineRoute } from '../routing/route.ts';
 import type { CallEnd } from '../tool-calls/calls-run.ts';
 import { type CallAnswer, messagesOf } from '../tool-calls/messages.ts';
 import { type PreparedCall, prepareCalls } from '../tool-calls/prepare.ts';
 import { AssistantMessageSchema, requestedCalls } from '../tool-calls/requested-calls.ts';
 import { runCalls } from '../tool-calls/run-calls.ts';
 import { EXECUTE_ERRORS, TOOL_SCOPES } from './execute.ts';
-import { ownSession } from './own-session.ts';
-import { reply } from './reply.ts';
-import { defineRoute } from './route.ts';
 import { IDEMPOTENCY_HEADER_DOC } from './sessions.ts';
 
 const OptionsSchema = z.object({

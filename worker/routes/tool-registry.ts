@@ -15,12 +15,12 @@ import { checkValue, invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { violationsOf } from '../middleware/violations.ts';
 import type { PutTool } from '../objects/catalogue/port.ts';
+import { catalogueCalls, catalogueChanges, SAFE, UNSAFE } from '../objects/object-calls.ts';
+import { emptyReply, reply } from '../routing/reply.ts';
+import { defineRoute, type Exchange } from '../routing/route.ts';
 import { addressRules } from '../tools/http/address.ts';
 import { faultOf, reasonOf } from '../tools/registered.ts';
 import { sealedCredentials, type ToolOwner, wholeTool } from '../tools/registration.ts';
-import { catalogueCalls, catalogueChanges, SAFE, UNSAFE } from './object-calls.ts';
-import { emptyReply, reply } from './reply.ts';
-import { defineRoute, type Exchange } from './route.ts';
 
 const ERRORS_OF_A_PUT = ['source_owned', 'quota_exceeded'] as const;
 const WRITE = { kind: 'tenant', scopes: ['tools:write'] } as const;

@@ -8,19 +8,19 @@ import {
   ToolSourceListSchema,
   ToolSourceSchema,
 } from '../../shared/tool-source.ts';
+import { notFound } from '../calls/own-session.ts';
+import { failureIn } from '../calls/session-stream.ts';
 import { requireScopes } from '../middleware/authentication.ts';
 import { checkValue, invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import type { StoredSource } from '../objects/catalogue/port.ts';
+import { catalogueCalls, catalogueChanges, SAFE, sourceCalls, UNSAFE } from '../objects/object-calls.ts';
 import { ARCHIVE_OWNER_HEADER, archiveFault } from '../objects/source/archive.ts';
+import { emptyReply, reply } from '../routing/reply.ts';
+import { defineRoute, type Exchange } from '../routing/route.ts';
 import { kindScopes, sourceFault } from '../sources/registration.ts';
 import { type OpenedSource, openedSource, putSourceOf } from '../sources/shown.ts';
 import { knownTools } from '../tools/known-tools.ts';
-import { catalogueCalls, catalogueChanges, SAFE, sourceCalls, UNSAFE } from './object-calls.ts';
-import { notFound } from './own-session.ts';
-import { emptyReply, reply } from './reply.ts';
-import { defineRoute, type Exchange } from './route.ts';
-import { failureIn } from './session-stream.ts';
 
 const PATH = '/v1/tool_sources';
 const TAR_MEDIA_TYPE = 'application/x-tar';

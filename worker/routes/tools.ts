@@ -4,11 +4,11 @@ import { ArgumentConstraintSchema } from '../../shared/argument-constraint.ts';
 import { EMBEDDING_USES } from '../embeddings/use.ts';
 import { exportTools, FUNCTION_PLACES, TOOL_FORMATS, type ToolFormat } from '../formats/export.ts';
 import { invalid } from '../middleware/body.ts';
+import { reply } from '../routing/reply.ts';
+import { defineRoute } from '../routing/route.ts';
 import type { ToolDefinition } from '../tools/definition.ts';
 import { TOOL_LIST_LIMITS, toolPage } from '../tools/list.ts';
 import { searchTools, TOOL_SEARCH_LIMITS } from '../tools/search.ts';
-import { reply } from './reply.ts';
-import { defineRoute } from './route.ts';
 
 const JsonObjectSchema = z.record(z.string(), z.unknown());
 

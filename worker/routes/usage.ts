@@ -2,9 +2,9 @@
 import * as z from 'zod';
 import { DaySchema, UsageReportSchema } from '../../shared/tenant.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { SAFE, tenantCalls } from './object-calls.ts';
-import { reply } from './reply.ts';
-import { defineRoute } from './route.ts';
+import { SAFE, tenantCalls } from '../objects/object-calls.ts';
+import { reply } from '../routing/reply.ts';
+import { defineRoute } from '../routing/route.ts';
 
 const DAY_MS = 86_400_000;
 const DEFAULT_DAYS = 30;

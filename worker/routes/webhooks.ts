@@ -10,16 +10,16 @@ import {
   WebhookPingSchema,
   WebhookSchema,
 } from '../../shared/webhook.ts';
+import { requireWebhookUrl } from '../calls/callback.ts';
+import { notFound } from '../calls/own-session.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { SAFE, UNSAFE, webhookCalls } from '../objects/object-calls.ts';
+import { emptyReply, reply } from '../routing/reply.ts';
+import { defineRoute, type Exchange } from '../routing/route.ts';
 import { webhookAddressRules } from '../tools/http/address.ts';
 import { attempt } from '../webhooks/attempt.ts';
 import { openWebhookSecrets, sealWebhookSecrets } from '../webhooks/secrets.ts';
 import { newWebhookSecret } from '../webhooks/signature.ts';
-import { requireWebhookUrl } from './callback.ts';
-import { SAFE, UNSAFE, webhookCalls } from './object-calls.ts';
-import { notFound } from './own-session.ts';
-import { emptyReply, reply } from './reply.ts';
-import { defineRoute, type Exchange } from './route.ts';
 
 const READ = { kind: 'tenant', scopes: ['webhooks:read'] } as const;
 const WRITE = { kind: 'tenant', scopes: ['webhooks:write'] } as const;

@@ -13,26 +13,26 @@ import {
   WorkflowStatusSchema,
   type WorkflowTask,
 } from '../../shared/workflow.ts';
+import { requireLanguage } from '../calls/begin-program.ts';
+import { sealedCallback } from '../calls/callback.ts';
+import { callerOf, notFound } from '../calls/own-session.ts';
+import { reservedId } from '../calls/reserved-id.ts';
 import { ownerOf } from '../engine/owner.ts';
 import { invalid } from '../middleware/body.ts';
 import { idempotencyOf } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { SAFE, tenantCalls, workflowCalls } from '../objects/object-calls.ts';
 import { programTools } from '../programs/permitted-tools.ts';
+import { reply } from '../routing/reply.ts';
+import { defineRoute, type Exchange } from '../routing/route.ts';
 import { builtInGuard } from '../tools/catalogue.ts';
 import { mayUse } from '../tools/policy.ts';
 import { registeredGuard } from '../tools/registered.ts';
 import { resolveCall, storedTools } from '../tools/resolve-call.ts';
 import { graphViolations } from '../workflows/graph.ts';
 import { referencesIn } from '../workflows/references.ts';
-import { requireLanguage } from './begin-program.ts';
-import { sealedCallback } from './callback.ts';
 import { TOOL_SCOPES } from './execute.ts';
 import { LABEL_QUERY, labelsOf } from './label-query.ts';
-import { SAFE, tenantCalls, workflowCalls } from './object-calls.ts';
-import { callerOf, notFound } from './own-session.ts';
-import { reply } from './reply.ts';
-import { reservedId } from './reserved-id.ts';
-import { defineRoute, type Exchange } from './route.ts';
 import { IDEMPOTENCY_HEADER_DOC } from './sessions.ts';
 
 const createWorkflow = defineRoute({

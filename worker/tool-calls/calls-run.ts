@@ -2,10 +2,10 @@
 import type { Program } from '../../shared/code-mode.ts';
 import type { Outcome } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
+import type { OwnSession } from '../calls/own-session.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
 import { Refusal } from '../middleware/refusal.ts';
-import type { OwnSession } from '../routes/own-session.ts';
-import type { Exchange } from '../routes/route.ts';
+import type { Exchange } from '../routing/route.ts';
 import type { PreparedCall } from './prepare.ts';
 
 export interface CallsRun {

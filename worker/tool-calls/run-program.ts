@@ -1,9 +1,9 @@
 /** A call of the tool `code`: a program that is begun, or one that was, to its end or until it waits for somebody outside. */
 import { type Program, ProgramLimitsSchema } from '../../shared/code-mode.ts';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
+import { beginProgram } from '../calls/begin-program.ts';
 import { outcomeOf, unwrap } from '../middleware/refusal.ts';
-import { beginProgram } from '../routes/begin-program.ts';
-import { SAFE } from '../routes/object-calls.ts';
+import { SAFE } from '../objects/object-calls.ts';
 import { type CallEnd, type CallsRun, forModel } from './calls-run.ts';
 import type { CheckedProgram } from './prepare.ts';
 

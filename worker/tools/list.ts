@@ -2,8 +2,8 @@
 import { fromBase64Url, toBase64Url, utf8 } from '../../shared/encoding.ts';
 import { invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { catalogueCalls, SAFE } from '../objects/object-calls.ts';
 import { codeTool } from '../programs/code-tool.ts';
-import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
 import { callableTools } from './catalogue.ts';
 import type { ToolDefinition } from './definition.ts';
 import type { ResolveContext } from './performance.ts';

@@ -3,7 +3,7 @@ import type { EmbeddingUse } from '../embeddings/use.ts';
 import type { Env } from '../env.ts';
 import type { TenantPrincipal } from '../identity/principal.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { catalogueCalls, SAFE } from '../routes/object-calls.ts';
+import { catalogueCalls, SAFE } from '../objects/object-calls.ts';
 import { callableTools } from './catalogue.ts';
 import type { ToolDefinition } from './definition.ts';
 import { rightsOf } from './policy.ts';

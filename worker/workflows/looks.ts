@@ -2,11 +2,11 @@
 import { success } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
+import { endOfApproved } from '../calls/approved-call.ts';
+import { type OwnSession, sessionOf } from '../calls/own-session.ts';
 import { ownersExchange } from '../engine/owner.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { endOfApproved } from '../routes/approved-call.ts';
-import { approvalCalls, SAFE } from '../routes/object-calls.ts';
-import { type OwnSession, sessionOf } from '../routes/own-session.ts';
+import { approvalCalls, SAFE } from '../objects/object-calls.ts';
 import { type Attempt, type AwaitedCall, type MadeCall, madeCall, outOfTime } from './awaited-call.ts';
 import { callResult } from './call-result.ts';
 import type { RunContext } from './run-context.ts';

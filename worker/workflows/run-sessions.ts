@@ -5,11 +5,11 @@ import { newSessionId, SessionIdSchema } from '../../shared/ids.ts';
 import { MAX_IDLE_TIMEOUT_S } from '../../shared/limits.ts';
 import { CreateSessionSchema } from '../../shared/session.ts';
 import type { WorkflowSession } from '../../shared/workflow.ts';
+import { placeAndCreate } from '../calls/create-session.ts';
+import { ownSession, sessionOf } from '../calls/own-session.ts';
 import { ownersExchange } from '../engine/owner.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
-import { SAFE } from '../routes/object-calls.ts';
-import { ownSession, sessionOf } from '../routes/own-session.ts';
-import { placeAndCreate } from '../routes/sessions.ts';
+import { SAFE } from '../objects/object-calls.ts';
 import type { RunContext } from './run-context.ts';
 
 /** Placing asks up to three hosts, each of which may have to boot a sandbox. */

@@ -5,13 +5,13 @@ import { ERRORS } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { DEFAULT_TIMEOUT_MS } from '../../shared/limits.ts';
 import type { TaskProgram, WorkflowTask } from '../../shared/workflow.ts';
+import { askApproval } from '../calls/approved-call.ts';
+import { acceptCall, attendedCall, awaitCall } from '../calls/attended-call.ts';
+import { beginProgram } from '../calls/begin-program.ts';
+import { sessionOf } from '../calls/own-session.ts';
 import { admitOwner, ownersExchange } from '../engine/owner.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
-import { askApproval } from '../routes/approved-call.ts';
-import { acceptCall, attendedCall, awaitCall } from '../routes/attended-call.ts';
-import { beginProgram } from '../routes/begin-program.ts';
-import { sessionOf } from '../routes/own-session.ts';
 import { resolveCall } from '../tools/resolve-call.ts';
 import {
   type Attempt,

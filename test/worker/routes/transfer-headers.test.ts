@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { newId } from '../../../shared/ids.ts';
 import type { TransferRequest } from '../../../shared/transfer.ts';
+import type { OwnSession } from '../../../worker/calls/own-session.ts';
+import { writeTransfer } from '../../../worker/calls/session-transfer.ts';
 import { FILE_HEADERS } from '../../../worker/objects/session/port.ts';
-import type { OwnSession } from '../../../worker/routes/own-session.ts';
-import { writeTransfer } from '../../../worker/routes/session-transfer.ts';
 
 test('a command in any script reaches the session as it was given', async () => {
   const asked: TransferRequest = {

@@ -1,9 +1,9 @@
 /** Sandboxes that calls share. Which belong to the pool stands with each; a call takes any of them and waits its turn there. */
 import { type Outcome, success } from '../../../shared/errors.ts';
 import type { CreateSession } from '../../../shared/session.ts';
-import { SAFE, UNSAFE } from '../../routes/object-calls.ts';
-import { sessionOf } from '../../routes/own-session.ts';
-import type { Exchange } from '../../routes/route.ts';
+import { sessionOf } from '../../calls/own-session.ts';
+import { SAFE, UNSAFE } from '../../objects/object-calls.ts';
+import type { Exchange } from '../../routing/route.ts';
 import { METADATA } from './configuration.ts';
 import type { ToolResult } from './result.ts';
 import { executeTool, listedSandboxes, makeSandbox, type ToolRequest } from './sandboxes.ts';

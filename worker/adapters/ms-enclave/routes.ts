@@ -1,14 +1,14 @@
 /** The HTTP routes of ms-enclave's server. docs/migrating.md has them beside ours. */
 import * as z from 'zod';
 import { MAX_TIMEOUT_MS } from '../../../shared/limits.ts';
+import { ownSession } from '../../calls/own-session.ts';
+import { writeTransfer } from '../../calls/session-transfer.ts';
+import { pathOfText } from '../../content/file-path.ts';
 import { unwrap } from '../../middleware/refusal.ts';
+import { UNSAFE } from '../../objects/object-calls.ts';
 import { TOOL_SCOPES } from '../../routes/execute.ts';
-import { pathOfText } from '../../routes/file-path.ts';
-import { UNSAFE } from '../../routes/object-calls.ts';
-import { ownSession } from '../../routes/own-session.ts';
-import { reply } from '../../routes/reply.ts';
-import type { Exchange } from '../../routes/route.ts';
-import { writeTransfer } from '../../routes/session-transfer.ts';
+import { reply } from '../../routing/reply.ts';
+import type { Exchange } from '../../routing/route.ts';
 import { adapterRoute, detailReply } from '../adapter-route.ts';
 import { SandboxConfigSchema, SandboxTypeSchema, sessionRequest } from './configuration.ts';
 import { MS_ENCLAVE, MS_ENCLAVE_PATH } from './dialect.ts';

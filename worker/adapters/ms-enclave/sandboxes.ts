@@ -1,12 +1,12 @@
 /** The caller's sandboxes: made, found and asked. */
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { CreateSession, Session } from '../../../shared/session.ts';
+import { placeAndCreate, reserveSession } from '../../calls/create-session.ts';
+import { type OwnSession, ownSession } from '../../calls/own-session.ts';
 import { checkValue } from '../../middleware/body.ts';
 import { Refusal, unwrap } from '../../middleware/refusal.ts';
-import { SAFE, tenantCalls } from '../../routes/object-calls.ts';
-import { type OwnSession, ownSession } from '../../routes/own-session.ts';
-import type { Exchange } from '../../routes/route.ts';
-import { placeAndCreate, reserveSession } from '../../routes/sessions.ts';
+import { SAFE, tenantCalls } from '../../objects/object-calls.ts';
+import type { Exchange } from '../../routing/route.ts';
 import type { ToolDefinition } from '../../tools/definition.ts';
 import { mayUse } from '../../tools/policy.ts';
 import { registeredGuard, shownTo } from '../../tools/registered.ts';

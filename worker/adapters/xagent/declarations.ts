@@ -5,7 +5,7 @@ import { without } from '../../formats/json-schema.ts';
 import { exportedNames, FUNCTION_NAMES } from '../../formats/names.ts';
 import { objectSchema } from '../../formats/object-schema.ts';
 import { Refusal } from '../../middleware/refusal.ts';
-import type { Exchange } from '../../routes/route.ts';
+import type { Exchange } from '../../routing/route.ts';
 import { callableTools } from '../../tools/catalogue.ts';
 import type { JsonSchema, ToolDefinition } from '../../tools/definition.ts';
 import { TOOL_LIST_LIMITS, toolPage } from '../../tools/list.ts';

@@ -1,9 +1,9 @@
 /** A node of XAgent is a session of ours: its id comes back in a cookie, or in a header from clients without a jar. */
 import { failure, type Outcome } from '../../../shared/errors.ts';
 import type { Execution } from '../../../shared/execution.ts';
+import { type OwnSession, ownSession } from '../../calls/own-session.ts';
 import { Refusal, unwrap } from '../../middleware/refusal.ts';
-import { type OwnSession, ownSession } from '../../routes/own-session.ts';
-import type { Exchange } from '../../routes/route.ts';
+import type { Exchange } from '../../routing/route.ts';
 import { XAGENT_PATH } from './dialect.ts';
 
 const COOKIE = 'node_id';

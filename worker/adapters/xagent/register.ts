@@ -2,8 +2,8 @@
 import { failure, type Outcome } from '../../../shared/errors.ts';
 import { type RegisteredTool, RegisterToolSchema } from '../../../shared/registered-tool.ts';
 import { checkValue, invalid } from '../../middleware/body.ts';
-import type { Exchange } from '../../routes/route.ts';
 import { registerOne } from '../../routes/tool-registry.ts';
+import type { Exchange } from '../../routing/route.ts';
 import { functionDocumentation } from './docstring.ts';
 
 const IDENTIFIER = /^[A-Za-z_]\w{0,127}$/;

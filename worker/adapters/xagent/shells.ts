@@ -9,11 +9,11 @@ import {
   ProcessSchema,
   WaitedSchema,
 } from '../../../shared/program.ts';
+import type { OwnSession } from '../../calls/own-session.ts';
+import { askProcess, processLogs } from '../../calls/process-call.ts';
 import { invalid } from '../../middleware/body.ts';
 import { Refusal } from '../../middleware/refusal.ts';
-import type { OwnSession } from '../../routes/own-session.ts';
-import { askProcess, processLogs } from '../../routes/process-call.ts';
-import { reply } from '../../routes/reply.ts';
+import { reply } from '../../routing/reply.ts';
 import { detailReply } from '../adapter-route.ts';
 
 export interface ShellCall {

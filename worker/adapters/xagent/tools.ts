@@ -2,10 +2,10 @@
 import * as z from 'zod';
 import type { Execution } from '../../../shared/execution.ts';
 import type { ToolName } from '../../../shared/tool.ts';
+import type { OwnSession } from '../../calls/own-session.ts';
 import { invalid } from '../../middleware/body.ts';
-import type { OwnSession } from '../../routes/own-session.ts';
-import { reply } from '../../routes/reply.ts';
-import type { Exchange } from '../../routes/route.ts';
+import { reply } from '../../routing/reply.ts';
+import type { Exchange } from '../../routing/route.ts';
 import { detailReply } from '../adapter-route.ts';
 import { runCall } from '../run-call.ts';
 import { editedText, numberedLines } from './lines.ts';

@@ -5,11 +5,11 @@
 import * as z from 'zod';
 import type { Outcome } from '../../../shared/errors.ts';
 import type { Execution } from '../../../shared/execution.ts';
+import type { OwnSession } from '../../calls/own-session.ts';
 import { unwrap } from '../../middleware/refusal.ts';
-import { SAFE } from '../../routes/object-calls.ts';
-import type { OwnSession } from '../../routes/own-session.ts';
-import { reply } from '../../routes/reply.ts';
-import type { Exchange } from '../../routes/route.ts';
+import { SAFE } from '../../objects/object-calls.ts';
+import { reply } from '../../routing/reply.ts';
+import type { Exchange } from '../../routing/route.ts';
 import { detailReply } from '../adapter-route.ts';
 import { freshPython } from '../fresh-process.ts';
 import { runCall } from '../run-call.ts';

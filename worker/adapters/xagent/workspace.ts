@@ -1,8 +1,8 @@
 /** The workspace as a tree, folder by folder, within bounds. */
 import { FileListingSchema, MAX_LIST_LIMIT } from '../../../shared/transfer.ts';
-import { pathOfText } from '../../routes/file-path.ts';
-import type { OwnSession } from '../../routes/own-session.ts';
-import { readTransfer } from '../../routes/session-transfer.ts';
+import type { OwnSession } from '../../calls/own-session.ts';
+import { readTransfer } from '../../calls/session-transfer.ts';
+import { pathOfText } from '../../content/file-path.ts';
 
 export interface WorkspaceNode {
   name: string;

@@ -3,7 +3,7 @@ import type { CallError } from '../../../../shared/code-mode.ts';
 import { failure, type Outcome } from '../../../../shared/errors.ts';
 import type { Execution } from '../../../../shared/execution.ts';
 import type { Env } from '../../../env.ts';
-import { approvalCalls, SAFE } from '../../../routes/object-calls.ts';
+import { approvalCalls, SAFE } from '../../object-calls.ts';
 import type { ApprovalDecision } from '../port.ts';
 import type { ExecutionRecord } from '../rows/records.ts';
 import type { SessionRow } from '../rows/session-row.ts';

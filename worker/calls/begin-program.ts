@@ -6,12 +6,12 @@ import { ExecuteSchema } from '../../shared/execution.ts';
 import { BUILT_IN_TOOLS } from '../../shared/tool.ts';
 import { requireScopes } from '../middleware/authentication.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
+import { UNSAFE } from '../objects/object-calls.ts';
 import { programTools } from '../programs/permitted-tools.ts';
+import type { Exchange } from '../routing/route.ts';
 import { requireFit } from '../tools/check-call.ts';
 import { requireBuiltIn, requireBuiltInCall } from '../tools/held-call.ts';
-import { UNSAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
-import type { Exchange } from './route.ts';
 
 export type ProgramRequest = Pick<CreateProgram, 'language' | 'code' | 'tools' | 'limits' | 'arguments'>;
 

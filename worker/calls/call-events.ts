@@ -14,12 +14,12 @@ import { isTerminal } from '../../shared/lifecycle.ts';
 import { SSE_HEARTBEAT_MS } from '../../shared/limits.ts';
 import { EVENT_STREAM_MEDIA_TYPE } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { approvalCalls, SAFE } from '../objects/object-calls.ts';
 import { streamText } from '../objects/session/event-logs/stream-text.ts';
 import type { AwaitedCall } from '../objects/session/port.ts';
+import type { Exchange } from '../routing/route.ts';
 import type { EdgeProgress } from '../tools/edge-execution.ts';
-import { approvalCalls, SAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
-import type { Exchange } from './route.ts';
 import { streamEvents } from './session-stream.ts';
 
 export interface EventsWanted {

@@ -16,9 +16,9 @@ import { checkValue, JSON_MEDIA_TYPE, parseBody, type RequestBody, readBody } fr
 import { whileTokenHolds } from '../middleware/open-streams.ts';
 import { Refusal } from '../middleware/refusal.ts';
 import { bearerOfSubprotocol } from '../middleware/subprotocol.ts';
+import { proofCalls, SAFE, tenantCalls, UNSAFE } from '../objects/object-calls.ts';
 import type { BarredCaller } from '../objects/tenant/bars/bars.ts';
 import { hasToolScope } from '../tools/policy.ts';
-import { proofCalls, SAFE, tenantCalls, UNSAFE } from './object-calls.ts';
 
 export type AccessKind = 'public' | 'tenant' | 'operator';
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';

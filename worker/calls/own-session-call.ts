@@ -2,10 +2,10 @@
 import type { Outcome } from '../../shared/errors.ts';
 import type { CreateSession } from '../../shared/session.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
-import { UNSAFE } from './object-calls.ts';
+import { UNSAFE } from '../objects/object-calls.ts';
+import type { Exchange } from '../routing/route.ts';
+import { placeAndCreate, reserveSession } from './create-session.ts';
 import { type OwnSession, sessionOf } from './own-session.ts';
-import type { Exchange } from './route.ts';
-import { placeAndCreate, reserveSession } from './sessions.ts';
 
 /** An idle session of this kind is one whose caller went away before its call began. */
 const IDLE_TIMEOUT_S = 60;

@@ -4,11 +4,11 @@ import { failure, type Outcome, success } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
+import { approvalCalls, SAFE, UNSAFE } from '../objects/object-calls.ts';
+import type { Exchange } from '../routing/route.ts';
 import type { OnEdgeProgress } from '../tools/edge-execution.ts';
 import type { CallToApprove } from '../tools/resolve-call.ts';
-import { approvalCalls, SAFE, UNSAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
-import type { Exchange } from './route.ts';
 
 const LOOK_INTERVAL_MS = 250;
 

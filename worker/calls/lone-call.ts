@@ -8,14 +8,14 @@ import { isTerminal } from '../../shared/lifecycle.ts';
 import { FIRST_PREVIOUS_SHA256 } from '../../shared/receipt.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
+import { keyedCalls, SAFE } from '../objects/object-calls.ts';
 import type { MadeCall } from '../objects/session/edge-receipts/made.ts';
 import { edgeReceiptFacts, signEdgeReceipt } from '../objects/session/edge-receipts/receipt.ts';
+import type { Exchange } from '../routing/route.ts';
 import type { OnEdgeProgress } from '../tools/edge-execution.ts';
 import { givenBy, givenText } from '../tools/given.ts';
 import type { EdgePerformance } from '../tools/performance.ts';
-import { keyedCalls, SAFE } from './object-calls.ts';
 import { reservedId } from './reserved-id.ts';
-import type { Exchange } from './route.ts';
 
 export interface LoneCall {
   /** As it stands before it is made. */

@@ -4,9 +4,9 @@ import { ExecutionIdSchema, isSessionIdOf } from '../../shared/ids.ts';
 import type { ToolPolicy } from '../../shared/tool-policy.ts';
 import { Refusal } from '../middleware/refusal.ts';
 import type { Caller } from '../objects/caller.ts';
+import { type ObjectCalls, sessionCalls } from '../objects/object-calls.ts';
 import type { SessionPort } from '../objects/session/port.ts';
-import { type ObjectCalls, sessionCalls } from './object-calls.ts';
-import type { Exchange } from './route.ts';
+import type { Exchange } from '../routing/route.ts';
 
 export interface OwnSession {
   sessionId: string;

@@ -3,9 +3,9 @@ import { type Outcome, success } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { newId } from '../../shared/ids.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
+import { UNSAFE } from '../objects/object-calls.ts';
 import type { OnEdgeProgress } from '../tools/edge-execution.ts';
 import type { EdgePerformance } from '../tools/performance.ts';
-import { UNSAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
 
 export interface EdgeRun {

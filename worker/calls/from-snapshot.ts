@@ -2,10 +2,10 @@
 import { type Outcome, success } from '../../shared/errors.ts';
 import type { CreateSession } from '../../shared/session.ts';
 import { invalid } from '../middleware/body.ts';
+import { SAFE, snapshotCalls } from '../objects/object-calls.ts';
 import { openNetwork } from '../objects/session/sandbox/stored-network.ts';
 import type { SnapshotFacts } from '../objects/snapshots/port.ts';
-import { SAFE, snapshotCalls } from './object-calls.ts';
-import type { Exchange } from './route.ts';
+import type { Exchange } from '../routing/route.ts';
 
 export interface SnapshotOrigin {
   snapshot: SnapshotFacts;

@@ -1,10 +1,10 @@
 /** An execution of a session, or a call of it that waits for an approval: found, and stopped. */
 import type { Outcome } from '../../shared/errors.ts';
 import type { Execution } from '../../shared/execution.ts';
+import { approvalCalls, SAFE, UNSAFE } from '../objects/object-calls.ts';
 import type { SessionPort } from '../objects/session/port.ts';
-import { approvalCalls, SAFE, UNSAFE } from './object-calls.ts';
+import type { Exchange } from '../routing/route.ts';
 import type { OwnSession } from './own-session.ts';
-import type { Exchange } from './route.ts';
 
 export async function findExecution(
   { env }: Exchange<'tenant'>,

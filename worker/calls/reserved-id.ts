@@ -1,8 +1,8 @@
 /** The id of what a request makes: with an `Idempotency-Key`, always the one that its first use was given. */
 import type { Idempotency } from '../middleware/idempotency.ts';
 import { unwrap } from '../middleware/refusal.ts';
-import { SAFE, tenantCalls } from './object-calls.ts';
-import type { Exchange } from './route.ts';
+import { SAFE, tenantCalls } from '../objects/object-calls.ts';
+import type { Exchange } from '../routing/route.ts';
 
 export async function reservedId(
   { env, principal }: Exchange<'tenant'>,

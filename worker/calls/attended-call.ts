@@ -3,13 +3,13 @@ import { type Outcome, success } from '../../shared/errors.ts';
 import { type Execute, ExecuteSchema, type Execution } from '../../shared/execution.ts';
 import { randomHandle } from '../../shared/ids.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
+import { SAFE } from '../objects/object-calls.ts';
 import type { ExecuteInput } from '../objects/session/port.ts';
+import type { Exchange } from '../routing/route.ts';
 import type { OnEdgeProgress } from '../tools/edge-execution.ts';
 import type { ResolvedCall } from '../tools/resolve-call.ts';
 import { type EdgeRun, edgeRun } from './edge-call.ts';
-import { SAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
-import type { Exchange } from './route.ts';
 
 export interface AttendedCall {
   session: OwnSession;

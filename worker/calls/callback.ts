@@ -1,9 +1,9 @@
 /** Where a request wants its end to be told: checked, and sealed before anything keeps it. */
 import type { Callback, SealedCallback } from '../../shared/callback.ts';
 import { invalid } from '../middleware/body.ts';
+import type { Exchange } from '../routing/route.ts';
 import { addressFault, webhookAddressRules } from '../tools/http/address.ts';
 import { sealCallback } from '../webhooks/secrets.ts';
-import type { Exchange } from './route.ts';
 
 /** An address that a webhook may have. */
 export function requireWebhookUrl({ configuration }: Exchange<'tenant'>, url: string, path: string): void {

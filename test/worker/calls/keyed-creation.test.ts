@@ -1,7 +1,7 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
-import { type Creation, createOnce } from '../../../worker/routes/keyed-creation.ts';
+import { type Creation, createOnce } from '../../../worker/calls/keyed-creation.ts';
 
 const place = { env, tenant: 'keyed-creations' };
 const missing = failure('not_found', 'no such thing');

@@ -9,9 +9,9 @@ import {
   TransferResultSchema,
 } from '../../shared/transfer.ts';
 import { Refusal, unwrap } from '../middleware/refusal.ts';
+import { SAFE, UNSAFE } from '../objects/object-calls.ts';
 import { FILE_HEADERS, INTERNAL_HEADERS, INTERNAL_PATHS } from '../objects/session/port.ts';
 import { requireTransfer } from '../tools/held-call.ts';
-import { SAFE, UNSAFE } from './object-calls.ts';
 import type { OwnSession } from './own-session.ts';
 import { asciiJson, failureIn } from './session-stream.ts';
 

@@ -2,7 +2,7 @@
 import { failure, type Outcome } from '../../shared/errors.ts';
 import type { Env } from '../env.ts';
 import type { Idempotency } from '../middleware/idempotency.ts';
-import { SAFE, tenantCalls } from './object-calls.ts';
+import { SAFE, tenantCalls } from '../objects/object-calls.ts';
 
 export interface Creation<T> {
   /** For something new. */
