@@ -42,11 +42,12 @@ export async function standing(
   operator: OperatorClient,
   children: readonly SupervisedChild[],
 ): Promise<string> {
+  const stood = children.map(standingOf);
   const hosts = await operator.hosts().then(
     (listed) => listed.map(({ state, last_seen_at }) => `host ${state}, seen ${last_seen_at ?? 'never'}`),
     (error: unknown) => [`the edge does not answer: ${error instanceof Error ? error.message : 'unknown'}`],
   );
-  return [...hosts, ...children.map(standingOf)].join('; ');
+  return [...hosts, ...stood].join('; ');
 }
 
 function standingOf(child: SupervisedChild): string {

@@ -23,9 +23,9 @@ test('a stack that does not come back says what the edge answers, and of each ch
     onRestart: () => {},
   });
   onTestFinished(() => child.stop(1_000));
+  const nobody = new OperatorClient(`http://127.0.0.1:${await requireFreePort(0)}`, 'none');
   child.start();
   await child.exited;
-  const nobody = new OperatorClient(`http://127.0.0.1:${await requireFreePort(0)}`, 'none');
   const said = await standing(nobody, [child]);
   expect(said).toMatch(
     /^the edge does not answer: .+; host agent does not run, was started .+, said: no room$/,

@@ -11,7 +11,7 @@ import { newEnrollmentToken } from './enrollment-token.ts';
 import { type TokenPosition, tokenIdOf } from './enrollment-token-store.ts';
 import { newNonce } from './nonce.ts';
 import { operatorView, summaryOf } from './operator-view.ts';
-import { choosePlacement, mayRestore } from './placement.ts';
+import { choosePlacement, isRestorable, mayRestore } from './placement.ts';
 import type {
   Enroll,
   Enrolled,
@@ -84,6 +84,10 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
 
   async mayRestore(wish: Pick<PlacementWish, 'image' | 'except' | 'requires'>): Promise<boolean> {
     return mayRestore(this.#store.hosts(), wish);
+  }
+
+  async isRestorable(wish: Pick<PlacementWish, 'image' | 'except' | 'requires'>): Promise<boolean> {
+    return isRestorable(this.#store.hosts(), wish);
   }
 
   async picture(): Promise<Outcome<HostRow[]>> {

@@ -48,13 +48,20 @@ export function choosePlacement(
  * Whether a snapshot is worth waiting with: a host that lives has what it was made with, if no room now; or none lives, so that
  * nothing else could be done either.
  */
-export function mayRestore(
-  hosts: readonly HostRow[],
-  { image, except = [], requires }: Pick<PlacementWish, 'image' | 'except' | 'requires'>,
-): boolean {
+export function mayRestore(hosts: readonly HostRow[], wish: RestoreWish): boolean {
+  return livingWith(hosts, wish).length === 0 || isRestorable(hosts, wish);
+}
+
+/** Whether a host that lives can go on from the snapshot, if it has no room now. */
+export function isRestorable(hosts: readonly HostRow[], wish: RestoreWish): boolean {
+  return livingWith(hosts, wish).some((host) => fits(host, wish.requires));
+}
+
+type RestoreWish = Pick<PlacementWish, 'image' | 'except' | 'requires'>;
+
+function livingWith(hosts: readonly HostRow[], { image, except = [] }: RestoreWish): HostRow[] {
   const living = hosts.filter(({ state, host_id }) => state !== 'dead' && !except.includes(host_id));
-  const able = living.filter((host) => digestOf(host, image) !== undefined);
-  return able.length === 0 || able.some((host) => fits(host, requires));
+  return living.filter((host) => digestOf(host, image) !== undefined);
 }
 
 type Traits = NonNullable<HostRow['traits']>;

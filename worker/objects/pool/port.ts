@@ -76,6 +76,8 @@ export interface PoolPort {
   place(input: PlacementWish & { sessionId: string }): Promise<Outcome<Placed>>;
   /** False where hosts live that could take the session, but none that could restore the snapshot. */
   mayRestore(wish: Pick<PlacementWish, 'image' | 'except' | 'requires'>): Promise<boolean>;
+  /** Whether a host that lives can go on from the snapshot, be it full or away for a moment. */
+  isRestorable(wish: Pick<PlacementWish, 'image' | 'except' | 'requires'>): Promise<boolean>;
   /** Of a pool with many hosts: what to choose from elsewhere. */
   picture(): Promise<Outcome<HostRow[]>>;
   /** The session has its sandbox, or will not have one. */

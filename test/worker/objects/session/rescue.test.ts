@@ -144,6 +144,21 @@ describe('a suspended session whose snapshot no host that lives can restore', ()
     expect(await run('next')).toMatchObject({ value: { stdout: 'next', state_lost: true } });
   });
 
+  test('is not given up for another image while a host that fits is only away', async () => {
+    await open();
+    const snapshotId = await suspend();
+    first.close();
+    await expect.poll(async () => (await env.HOST.getByName(first.hostId).status()).connected).toBe(false);
+    expect(await session.stub.resume(caller, { ...RESCUE, rescue_image: 'python' })).toMatchObject({
+      ok: false,
+      code: 'no_host_available',
+    });
+    expect((await view()).state).toBe('suspended');
+    await first.connect();
+    expect(await run('next')).toMatchObject({ value: { stdout: 'next', state_lost: false } });
+    expect(first.session(session.id).attach).toMatchObject({ snapshot: { snapshot_id: snapshotId } });
+  });
+
   test("is nobody else's to rescue", async () => {
     await open();
     await suspend();

@@ -12,8 +12,7 @@ export async function rescueSession(
 ): Promise<Outcome<null>> {
   const woken = await waking.wake();
   if (woken.ok) return success(null);
-  const isNamed = image !== undefined && woken.code === 'no_host_available';
-  if (!isNamed && !(await isBeyondRestoring(row, env, woken))) return woken;
+  if (!(await isBeyondRestoring(row, env, woken, { anyImage: image !== undefined }))) return woken;
   const { facts, snapshot } = row.record;
   if (snapshot === null) return woken;
   if (!(await hasWorkspace(env, { ...facts, ...snapshot }))) {

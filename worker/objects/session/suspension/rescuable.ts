@@ -13,13 +13,22 @@ const FOR_GOOD: ReadonlySet<ErrorCode> = new Set([
   'image_not_found',
 ]);
 
-/** Whether what was refused so cannot be had of the hosts that there are now, be it that a dead one would have fitted. */
-export async function isBeyondRestoring(row: SessionRow, env: Env, why: Failure): Promise<boolean> {
+/**
+ * Whether what was refused so cannot be had of the hosts that there are now, be it that a dead one would have fitted. For who is
+ * content with another image it is enough that no host that lives has the session's own.
+ */
+export async function isBeyondRestoring(
+  row: SessionRow,
+  env: Env,
+  why: Failure,
+  { anyImage = false } = {},
+): Promise<boolean> {
   const { state, snapshot, facts } = row.record;
   if (state !== 'suspended' || snapshot === null) return false;
   if (why.code !== 'no_host_available') return FOR_GOOD.has(why.code);
   const wish = { image: facts.imageDigest, requires: snapshot.requirements };
-  return !(await env.POOL.getByName(facts.pool).mayRestore(wish));
+  const pool = env.POOL.getByName(facts.pool);
+  return !(await (anyImage ? pool.isRestorable(wish) : pool.mayRestore(wish)));
 }
 
 /** False also where the storage does not say. */
