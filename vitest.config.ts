@@ -24,10 +24,18 @@ const real = {
 const serial = { ...real, fileParallelism: false };
 /** Also on two cores, where vitest by itself would run one file at a time: most files wait more than they compute. */
 const besideEachOther = { maxWorkers: Math.max(2, availableParallelism() - 1) };
-/** What has bounds that a second stack on two cores would break. */
-const ALONE = ['start', 'churn', 'agent-memory', 'backpressure', 'pausing'].map(
-  (name) => `test/e2e/${name}.test.ts`,
-);
+/** What has bounds that a second stack on two cores would break, takes all of both, or has the folders of an installed host. */
+const ALONE = [
+  'agent-memory',
+  'backpressure',
+  'churn',
+  'install',
+  'output',
+  'pausing',
+  'process',
+  'service',
+  'start',
+].map((name) => `test/e2e/${name}.test.ts`);
 /** Each has a stack of its own, found by its state folder; more than two would be slow rather than waiting. */
 const twoStacks = { ...real, maxWorkers: 2, maxConcurrency: 10 };
 

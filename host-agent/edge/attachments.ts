@@ -217,10 +217,16 @@ export class Attachments {
   #hold(sessionId: string, held: HeldSession): void {
     this.#held.set(sessionId, held);
     if (this.#lease !== 'held') held.setLease(this.#lease);
-    void held.gone.finally(() => {
-      if (this.#held.get(sessionId) === held) this.#held.delete(sessionId);
-      this.#options.onChange();
-    });
+    held.gone
+      // What goes wrong with one session is no end of the agent.
+      .catch((error: unknown) => {
+        const detail = error instanceof Error ? error.message : 'unknown';
+        this.#options.log.error({ event: 'session_fault', session_id: sessionId, detail });
+      })
+      .finally(() => {
+        if (this.#held.get(sessionId) === held) this.#held.delete(sessionId);
+        this.#options.onChange();
+      });
   }
 }
 

@@ -74,7 +74,13 @@ export class SealingThreads {
       if (work === undefined) return;
       this.#busy.set(thread, work);
       thread.ref();
-      thread.postMessage(work.task, work.transfer);
+      try {
+        thread.postMessage(work.task, work.transfer);
+      } catch (error: unknown) {
+        this.#over(thread)?.reject(
+          error instanceof Error ? error : new TypeError('it cannot be handed over'),
+        );
+      }
     }
     this.#endWhenIdle();
   }
@@ -83,16 +89,20 @@ export class SealingThreads {
     const thread = new Worker(new URL('./sealing-thread.ts', import.meta.url), { resourceLimits: HEAP });
     thread.unref();
     thread.on('message', (done: SealingDone) => {
-      const work = this.#busy.get(thread);
-      this.#busy.delete(thread);
-      this.#idle.push(thread);
-      thread.unref();
-      work?.resolve(done);
+      this.#over(thread)?.resolve(done);
       this.#next();
     });
     thread.on('error', (error) => this.#lost(thread, error));
     thread.on('exit', () => this.#lost(thread, new Error('the thread that seals has ended')));
     return thread;
+  }
+
+  #over(thread: Worker): Work | undefined {
+    const work = this.#busy.get(thread);
+    this.#busy.delete(thread);
+    this.#idle.push(thread);
+    thread.unref();
+    return work;
   }
 
   #lost(thread: Worker, error: unknown): void {

@@ -63,9 +63,13 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   const running: SupervisedChild[] = [];
   const stop = async (): Promise<void> => {
     // The host agent first: it tells the edge goodbye while there is one.
-    for (const child of running.toReversed()) await child.stop(STOP_GRACE_MS);
+    const failed: unknown[] = [];
+    for (const child of running.toReversed()) {
+      await child.stop(STOP_GRACE_MS).catch((error: unknown) => failed.push(error));
+    }
     await removeDevFile(stateDir);
     lock.release();
+    if (failed.length > 0) throw failed[0];
   };
   try {
     return await startChildren(options, running, stop);

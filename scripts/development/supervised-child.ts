@@ -114,7 +114,7 @@ export class SupervisedChild {
     const timer = setTimeout(() => child?.kill('SIGKILL'), graceMs);
     const endedWell = child !== undefined && (await this.#exited) === ENDED_WELL;
     clearTimeout(timer);
-    if (!endedWell) await this.#spec.onStoppedHard?.();
     this.#log.close();
+    if (!endedWell) await this.#spec.onStoppedHard?.();
   }
 }

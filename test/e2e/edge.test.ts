@@ -1,7 +1,7 @@
 /** The edge: quiet calls, restarts, and clocks that differ. */
 
 import { describe, expect, test } from 'vitest';
-import { STUCK_MS } from '../patience.ts';
+import { PATIENCE_MS, STUCK_MS } from '../patience.ts';
 import { Refused } from './client.ts';
 import { collected, type SeenEvent } from './event-stream.ts';
 import {
@@ -95,7 +95,7 @@ describe('R24 an edge that restarts during a call', () => {
     const session = await stack().open();
     const send = () => session.sh(command, { idempotencyKey: 'deploy' });
     const cut = send().catch((error: unknown) => error);
-    await until('the program runs', 10_000, async () =>
+    await until('the program runs', PATIENCE_MS, async () =>
       (await session.describe()).executions.running === 1 ? true : undefined,
     );
     await stack().restartEdge();
@@ -114,7 +114,7 @@ describe('R24 an edge that restarts during a call', () => {
   test('R24 runs nothing again by itself when there was no key', async () => {
     const session = await stack().open();
     const cut = session.sh(command).catch((error: unknown) => error);
-    await until('the program runs', 10_000, async () =>
+    await until('the program runs', PATIENCE_MS, async () =>
       (await session.describe()).executions.running === 1 ? true : undefined,
     );
     await stack().restartEdge();
@@ -159,7 +159,7 @@ describe('R24 an edge that restarts during a call', () => {
     const reading = (async () => {
       for await (const seen of stream) events.push(seen);
     })().catch((error: unknown) => error);
-    await until('some lines', 10_000, () => (events.length > 4 ? true : undefined));
+    await until('some lines', PATIENCE_MS, () => (events.length > 4 ? true : undefined));
     await stack().restartEdge();
     await reading;
     const last = events.at(-1);

@@ -134,6 +134,10 @@ async function answered(
     if (copies.questions.get(text) === underWay) break;
     underWay = copies.questions.get(text);
   }
+  // Those of requests that have gone would be kept for ever.
+  for (const [old, { askedAtMs }] of copies.questions) {
+    if (!isRecent(askedAtMs, wish.nowMs)) copies.questions.delete(old);
+  }
   const question = asked(copies, wish, ask);
   copies.questions.set(text, question);
   const answer = await question.answer.finally(() => {

@@ -27,7 +27,7 @@ function changedVariables(
   const changed: Record<string, string | null> = {};
   for (const [name, value] of now) if (began.get(name) !== value) changed[name] = value;
   for (const name of began.keys()) if (!now.has(name)) changed[name] = null;
-  return JSON.stringify(changed).length <= MAX_STANDING_ENVIRONMENT_BYTES ? changed : null;
+  return Buffer.byteLength(JSON.stringify(changed)) <= MAX_STANDING_ENVIRONMENT_BYTES ? changed : null;
 }
 
 /** A guest writes them: what is no name of a variable, as those that bash gives to functions, is left out. */

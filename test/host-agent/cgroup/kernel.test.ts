@@ -9,6 +9,7 @@ import { diskOf } from '../../../host-agent/cgroup/disk.ts';
 import { openCgroups } from '../../../host-agent/cgroup/open.ts';
 import { spawn } from '../../../host-agent/process/spawn.ts';
 import { until } from '../../e2e/until.ts';
+import { PATIENCE_MS } from '../../patience.ts';
 import { groupFiles } from './group-files.ts';
 
 const MIB = 1024 * 1024;
@@ -102,11 +103,11 @@ describe.runIf(cgroups !== undefined)('the control groups of this machine', () =
     counting.stdout.on('data', (chunk: Buffer) => {
       dots += chunk.length;
     });
-    await until('the member counts', 10_000, async () => (dots > 0 ? true : undefined));
+    await until('the member counts', PATIENCE_MS, async () => (dots > 0 ? true : undefined));
     cgroups.freeze('cold');
-    await until('it stands still', 10_000, async () => (cgroups.isFrozen('cold') ? true : undefined));
+    await until('it stands still', PATIENCE_MS, async () => (cgroups.isFrozen('cold') ? true : undefined));
     const usedMs = cgroups.usage('cold')?.cpuMs;
-    await until('what it had written is read', 10_000, async () => {
+    await until('what it had written is read', PATIENCE_MS, async () => {
       const before = dots;
       await new Promise((resolve) => setTimeout(resolve, 100));
       return dots === before ? true : undefined;
@@ -114,7 +115,7 @@ describe.runIf(cgroups !== undefined)('the control groups of this machine', () =
     expect(cgroups.usage('cold')?.cpuMs).toBe(usedMs);
     const frozenDots = dots;
     cgroups.thaw('cold');
-    await until('it counts again', 10_000, async () => (dots > frozenDots ? true : undefined));
+    await until('it counts again', PATIENCE_MS, async () => (dots > frozenDots ? true : undefined));
     cgroups.freeze('cold');
     expect(await cgroups.remove('cold')).toBe(true);
     expect((await counting.exited).signal).toBe('SIGKILL');
@@ -123,10 +124,10 @@ describe.runIf(cgroups !== undefined)('the control groups of this machine', () =
   it('thaws all groups below the parent as the guard of an agent that died does', async () => {
     await cgroups.create('left', LIMITS);
     cgroups.freeze('left');
-    await until('it stands still', 10_000, async () => (cgroups.isFrozen('left') ? true : undefined));
+    await until('it stands still', PATIENCE_MS, async () => (cgroups.isFrozen('left') ? true : undefined));
     const { parentDir, file, value } = cgroups.thawFiles;
     await writeFile(join(parentDir, 'left', file), value, { flag: 'r+' });
-    await until('it is thawed', 10_000, async () => (cgroups.isFrozen('left') ? undefined : true));
+    await until('it is thawed', PATIENCE_MS, async () => (cgroups.isFrozen('left') ? undefined : true));
   });
 
   it('freezes and thaws nothing where there is no group', () => {

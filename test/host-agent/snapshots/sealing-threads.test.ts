@@ -58,6 +58,16 @@ describe('the threads that seal pieces', () => {
     expect(await Promise.all(others)).toHaveLength(6);
   });
 
+  it('go on where what they were given is given away already', async () => {
+    const threads = new SealingThreads();
+    for (let n = 0; n < 4; n += 1) {
+      const piece = random(MIB);
+      await threads.seal(KEYS, piece);
+      await expect(threads.seal(KEYS, piece)).rejects.toThrow();
+    }
+    expect((await threads.seal(KEYS, random(10))).stored).toHaveLength(47);
+  });
+
   it('are gone when nothing was to be done for a while', async () => {
     const threads = new SealingThreads(50);
     await Promise.all([threads.seal(KEYS, random(10)), threads.seal(KEYS, random(10))]);

@@ -10,6 +10,7 @@ import type { ExecutionDouble } from '../../fixtures/host-double/execution-doubl
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost, retireFakeHost } from '../harness/fake-host.ts';
 
 let host: HostDouble;
@@ -75,7 +76,7 @@ async function now({ program_id }: Program): Promise<Program> {
 
 /** The call with this number, once it waits for an approval. */
 async function asked(program: Program, call: number): Promise<string> {
-  return vi.waitFor(async () => {
+  return eventually(async () => {
     const found = (await now(program)).calls[call - 1];
     expect(found?.status).toBe('awaiting_approval');
     const listed = ApprovalListSchema.parse((await as('bob', 'GET', '/v1/approvals?status=waiting')).json);
@@ -130,7 +131,7 @@ describe('a call of a program that needs an approval', () => {
     const { program, execution } = await begin();
     execution.call(1, 'people.ask', { question: 'a' });
     await decide(await asked(program, 1), { decision: 'approve' });
-    const { pending } = await vi.waitFor(async () => {
+    const { pending } = await eventually(async () => {
       const found = await now(program);
       expect(found.pending).toHaveLength(1);
       return found;
@@ -186,8 +187,8 @@ describe('a call of a program that needs an approval', () => {
     execution.waits();
     const executionId = await asked(program, 1);
     await execution.finish({ status: 'interrupted', exit_code: null });
-    await vi.waitFor(async () => expect((await now(program)).calls).toMatchObject([{ status: 'void' }]));
-    await vi.waitFor(async () =>
+    await eventually(async () => expect((await now(program)).calls).toMatchObject([{ status: 'void' }]));
+    await eventually(async () =>
       expect(problemIn(await decide(executionId, { decision: 'approve' })).code).toBe('approval_decided'),
     );
     expect(requests).toEqual([]);

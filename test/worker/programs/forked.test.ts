@@ -8,6 +8,7 @@ import type { ExecutionDouble } from '../../fixtures/host-double/execution-doubl
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { ASK, STOCK_PRICE } from '../harness/example-tools.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 
@@ -56,7 +57,7 @@ async function show(sessionId: string, programId: string): Promise<Program> {
 }
 
 async function pending(sessionId: string, programId: string, count: number): Promise<Program> {
-  return vi.waitFor(async () => {
+  return eventually(async () => {
     const program = await show(sessionId, programId);
     expect(program.pending).toHaveLength(count);
     return program;
@@ -108,7 +109,7 @@ describe('a fork at a pending call', () => {
       expect(await pending(sessionId, id, 1)).toMatchObject({ used: { calls: 2 } });
       await double?.write('stdout', `took way ${n}\n`);
       await double?.finish();
-      await vi.waitFor(async () =>
+      await eventually(async () =>
         expect((await show(sessionId, id)).execution).toMatchObject({
           status: 'succeeded',
           stdout: `took way ${n}\n`,
@@ -151,7 +152,7 @@ describe('a fork at a pending call', () => {
     vi.spyOn(globalThis, 'fetch').mockReturnValue(held.promise);
     const { program, execution } = await begin();
     execution.call(1, 'stock-price', { symbol: 'A' });
-    await vi.waitFor(async () =>
+    await eventually(async () =>
       expect((await show(parent, program.program_id)).calls).toMatchObject([{ status: 'running' }]),
     );
     const [child] = await fork(1);

@@ -1,12 +1,13 @@
 import { evictDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Session, SessionSchema } from '../../../shared/session.ts';
 import type { ShellStanding } from '../../../shared/shell-standing.ts';
 import { ForkedSchema, SnapshotSchema } from '../../../shared/snapshot-resource.ts';
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 
 const TENANT = 'standing-tenant';
@@ -113,7 +114,7 @@ describe('a session shows where its shell stands', () => {
     await run(IN_SRC);
     status = 'failed';
     await run({ working_directory: '/lost', environment: {} }, { rollback: 'on_failure' });
-    await vi.waitFor(async () =>
+    await eventually(async () =>
       expect(await view()).toMatchObject({ state: 'running', generation: 1, ...SHOWN_IN_SRC }),
     );
   });
@@ -133,7 +134,7 @@ describe('a session shows where its shell stands', () => {
   test('and where it began, once its sandbox is lost', async () => {
     await run(IN_SRC);
     host.session(sessionId).send({ type: 'sandbox_lost', reason: 'crashed' });
-    await vi.waitFor(async () => expect(await view()).toMatchObject({ sandbox_id: null, ...BEGAN }));
+    await eventually(async () => expect(await view()).toMatchObject({ sandbox_id: null, ...BEGAN }));
     await run(undefined);
     expect(await view()).toMatchObject(BEGAN);
   });

@@ -5,6 +5,7 @@ import { type Workflow, WorkflowSchema } from '../../../shared/workflow.ts';
 import type { HostDouble, Script } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 
 let host: HostDouble;
@@ -128,7 +129,7 @@ describe('a program as a task', () => {
     expect(workflow.tasks.ask).toMatchObject({ kind: 'program', tool_name: 'python' });
     const call = await begun(workflow, 'ask');
     const path = `/v1/sessions/${call.session_id}/programs/${call.execution_id}`;
-    const { pending } = await vi.waitFor(async () => {
+    const { pending } = await eventually(async () => {
       const found = ProgramSchema.parse((await as('alice', 'GET', path)).json);
       expect(found.pending).toHaveLength(1);
       return found;

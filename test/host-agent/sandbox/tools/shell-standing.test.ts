@@ -32,6 +32,7 @@ describe('where a shell stands', () => {
 
   test.each([
     ['a value', [`BIG=${'x'.repeat(MAX_STANDING_ENVIRONMENT_BYTES)}`]],
+    ['what UTF-8 makes long', [`BIG=${'字'.repeat(MAX_STANDING_ENVIRONMENT_BYTES / 2)}`]],
     ['many variables', Array.from({ length: 4_000 }, (_, n) => `N${n}=1`)],
     ['what JSON makes long', [`BIG=${'\u0001'.repeat(MAX_STANDING_ENVIRONMENT_BYTES / 4)}`]],
   ])(

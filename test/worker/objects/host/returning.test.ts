@@ -15,7 +15,7 @@ afterEach(() => {
 test('F18 a host that comes back is told of to its pool twice, whatever it says of its load meanwhile', async () => {
   const told = vi.spyOn(PoolObject.prototype, 'reportHost');
   host.dropControl();
-  await vi.waitFor(() => expect(told.mock.lastCall?.[0].state).toBe('suspect'));
+  await expect.poll(() => told.mock.lastCall?.[0].state).toBe('suspect');
   told.mockClear();
   await host.connect();
   const sandboxes = host.capacity / 2;
@@ -24,7 +24,7 @@ test('F18 a host that comes back is told of to its pool twice, whatever it says 
   const images = [{ name: 'later', digest: `sha256:${'d'.repeat(64)}` }];
   host.sendControl({ type: 'images', images });
   // What comes behind them has been heard by then.
-  await vi.waitFor(() => expect(told.mock.lastCall?.[0].images).toEqual(images));
+  await expect.poll(() => told.mock.lastCall?.[0].images).toEqual(images);
   const returned = told.mock.calls.map(([report]) => report).slice(0, -1);
   expect(returned.map(({ state, sandboxes: seen }) => [state, seen])).toEqual([
     ['connected', 0],

@@ -4,6 +4,7 @@ import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
+import { eventually } from '../../harness/eventually.ts';
 import { allKept, holdSession } from '../../harness/held-session.ts';
 import { call, caller, sessionObject, type TestSession } from '../../harness/sessions.ts';
 
@@ -47,7 +48,7 @@ const stateOfSession = async () => {
 async function leftFor(ms: number): Promise<void> {
   host.close();
   for (const stub of [hostStub(), objectStub()]) {
-    await vi.waitFor(async () => expect(await socketsOf(stub)).toBe(0));
+    await eventually(async () => expect(await socketsOf(stub)).toBe(0));
   }
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + ms });
 }
@@ -62,7 +63,7 @@ describe('F23: an alarm of a session', () => {
     const id = await start('x');
     await leftFor(MINUTE_MS + 45_000);
     await Promise.all([runDurableObjectAlarm(objectStub()), runDurableObjectAlarm(objectStub())]);
-    await vi.waitFor(async () => expect(await result(id)).toMatchObject({ status: 'unknown' }));
+    await eventually(async () => expect(await result(id)).toMatchObject({ status: 'unknown' }));
     const ended = await result(id);
     await runDurableObjectAlarm(objectStub());
     await runDurableObjectAlarm(objectStub());
@@ -76,8 +77,8 @@ describe('F23: an alarm of a session', () => {
     await leftFor(10 * MINUTE_MS);
     await runDurableObjectAlarm(hostStub());
     await runDurableObjectAlarm(objectStub());
-    await vi.waitFor(async () => expect(await result(id)).toMatchObject({ status: 'unknown' }));
-    await vi.waitFor(async () => expect(await stateOfSession()).toBe('error'));
+    await eventually(async () => expect(await result(id)).toMatchObject({ status: 'unknown' }));
+    await eventually(async () => expect(await stateOfSession()).toBe('error'));
     const refused = await session.stub.execute(call('more'));
     expect(refused).toMatchObject({ ok: false, code: 'session_failed' });
   });
@@ -95,8 +96,8 @@ describe('F23: an alarm of a session', () => {
     expect(await stateOfSession()).toBe('running');
     mend();
     await runDurableObjectAlarm(objectStub());
-    await vi.waitFor(async () => expect(await result(id)).toMatchObject({ status: 'unknown' }));
-    await vi.waitFor(async () => expect(await stateOfSession()).toBe('error'));
+    await eventually(async () => expect(await result(id)).toMatchObject({ status: 'unknown' }));
+    await eventually(async () => expect(await stateOfSession()).toBe('error'));
   });
 });
 

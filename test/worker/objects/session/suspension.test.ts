@@ -130,7 +130,7 @@ describe('a suspended session', () => {
       });
       nowMs += 400_000;
       vi.useFakeTimers({ toFake: ['Date'], now: nowMs });
-      await vi.waitFor(async () => {
+      await eventually(async () => {
         await runDurableObjectAlarm(objectStub());
         expect(restores()).toBe(tries);
       });

@@ -4,6 +4,7 @@ import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } from 'vitest';
 import { WALK_EVERY_MS } from '../../../../worker/objects/tenant/news/news.ts';
 import type { TermsNotice } from '../../../../worker/terms/notice.ts';
+import { eventually } from '../../harness/eventually.ts';
 import { newId } from '../../harness/sessions.ts';
 
 const SESSIONS = 1_050;
@@ -58,7 +59,7 @@ const told = () => sent.flatMap(({ sessions }) => sessions);
 describe('a change of a tenant’s limits', () => {
   test('is told to each session once, a hundred a message, each what holds for its subject', async () => {
     await env.TENANT.getByName(tenant).setLimits(tenant, limitsOf({ bob: { concurrent_executions: 1 } }));
-    await vi.waitFor(() => expect(told()).toHaveLength(SESSIONS));
+    await eventually(() => expect(told()).toHaveLength(SESSIONS));
     expect(told().map(({ sessionId }) => sessionId)).toEqual(ids.toSorted());
     expect(sent.every(({ sessions }) => sessions.length <= 100)).toBe(true);
     const bobs = new Set(ids.filter((_id, n) => n % 2 === 1));
@@ -68,7 +69,7 @@ describe('a change of a tenant’s limits', () => {
   test('is told again from the beginning where the queue did not take it', async () => {
     send.mockRejectedValueOnce(new Error('down'));
     await env.TENANT.getByName(tenant).setLimits(tenant, limitsOf({}));
-    await vi.waitFor(() => expect(send).toHaveBeenCalledTimes(1));
+    await eventually(() => expect(send).toHaveBeenCalledTimes(1));
     expect(told()).toEqual([]);
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + WALK_EVERY_MS });
     await runDurableObjectAlarm(objectStub());
@@ -81,7 +82,7 @@ describe('a change of a tenant’s limits', () => {
       await env.TENANT.getByName(tenant).setLimits(tenant, limitsOf({ bob: { concurrent_executions: 1 } }));
     });
     await env.TENANT.getByName(tenant).setLimits(tenant, limitsOf({}));
-    await vi.waitFor(() => expect(told()).toHaveLength(SESSIONS));
+    await eventually(() => expect(told()).toHaveLength(SESSIONS));
     const first = sent.splice(0);
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + WALK_EVERY_MS });
     await runDurableObjectAlarm(objectStub());
@@ -93,7 +94,7 @@ describe('a change of a tenant’s limits', () => {
 test('the first webhook of a tenant is told, and the second is no news', async () => {
   const object = env.TENANT.getByName(tenant);
   await object.setWebhooks(tenant, true);
-  await vi.waitFor(() => expect(told()).toHaveLength(SESSIONS));
+  await eventually(() => expect(told()).toHaveLength(SESSIONS));
   expect(sent[0]?.terms.webhooksSinceMs).toEqual(expect.any(Number));
   await object.setWebhooks(tenant, true);
   expect(await runDurableObjectAlarm(objectStub())).toBe(false);

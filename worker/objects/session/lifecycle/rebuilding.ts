@@ -47,7 +47,7 @@ async function originOf(
   env: Env,
   reason: RebuildReason,
 ): Promise<Origin | undefined> {
-  const { tenant, subject, imageDigest: image, pool, hostId } = row.record.facts;
+  const { tenant, subject, pool, hostId } = row.record.facts;
   const except = reason === 'host_lost' ? [hostId] : [];
   const unfit: Origin[] = [];
   for (const { isOwn, takenAtMs, snapshot: point } of lineage.ancestors) {
@@ -58,7 +58,7 @@ async function originOf(
         : await env.SNAPSHOT_INDEX.getByName(tenant).find(subject, snapshotId);
     if (named?.ok === false) continue;
     const origin = { point, takenAtMs: takenAtMs ?? named?.value.createdAtMs ?? 0 };
-    const isFit = await env.POOL.getByName(pool).mayRestore({ image, except, requires });
+    const isFit = await env.POOL.getByName(pool).mayRestore({ image: requires.image, except, requires });
     if (isFit) return { ...origin, isRescue: false };
     unfit.push({ ...origin, isRescue: true });
   }

@@ -18,7 +18,10 @@ export async function rescueSession(
   if (!(await hasWorkspace(env, { ...facts, ...snapshot }))) {
     return failure(woken.code, `${woken.detail}; the snapshot has no workspace of its own`);
   }
-  if (row.record.snapshot?.snapshotId !== snapshot.snapshotId) return woken;
+  // Somebody else's attempt ends as it began; what it comes to decides.
+  if (waking.isUnderWay) return rescueSession({ row, waking }, env, image);
+  if (row.record.state !== 'suspended' || row.record.snapshot?.snapshotId !== snapshot.snapshotId)
+    return woken;
   const { rescue: before } = snapshot;
   const { imageDigest } = facts;
   row.patch({

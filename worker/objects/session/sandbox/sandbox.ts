@@ -20,8 +20,8 @@ import type { GrantReference, SessionFacts } from '../rows/records.ts';
 import type { SessionRow } from '../rows/session-row.ts';
 import { openNetwork } from './stored-network.ts';
 
-/** How long an attach waits for a host whose control link is down. */
-const REDIAL_MS = 2_500;
+/** How long an attach waits for a host whose control link is down: two attempts of that, and what it takes to link. */
+const REDIAL_MS = 5_000;
 const REDIAL_LOOK_MS = 250;
 /** A sandbox is made in a second or two: after this long the command may not have arrived. */
 const ATTACH_AGAIN_MS = 6_000;
@@ -178,10 +178,12 @@ export class SandboxKeeper {
     return { ...(await issueGrant(bound, request, this.#configuration)), seq };
   }
 
-  /** Of the sandbox that is made: a rescue may have another one than the session had. */
+  /** Of the sandbox that is made: that of its snapshot, or of its rescue. */
   get #imageDigest(): string {
     const { facts, snapshot } = this.#row.record;
-    return snapshot?.rescue?.imageDigest ?? facts.imageDigest;
+    if (snapshot === null) return facts.imageDigest;
+    const { rescue, requirements } = snapshot;
+    return rescue === null ? requirements.image : (rescue.imageDigest ?? facts.imageDigest);
   }
 
   ready(frame: Ready): void {

@@ -26,7 +26,8 @@ export async function isBeyondRestoring(
   const { state, snapshot, facts } = row.record;
   if (state !== 'suspended' || snapshot === null) return false;
   if (why.code !== 'no_host_available') return FOR_GOOD.has(why.code);
-  const wish = { image: facts.imageDigest, requires: snapshot.requirements };
+  const { requirements: requires } = snapshot;
+  const wish = { image: requires.image, requires };
   const pool = env.POOL.getByName(facts.pool);
   return !(await (anyImage ? pool.isRestorable(wish) : pool.mayRestore(wish)));
 }

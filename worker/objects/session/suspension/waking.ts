@@ -107,6 +107,10 @@ export class Waking {
     return this.#waking;
   }
 
+  get isUnderWay(): boolean {
+    return this.#waking !== undefined;
+  }
+
   /** How often it was tried for what is under way in the session. */
   get #tries(): number {
     return this.#row.record.snapshot?.wake?.tries ?? 0;
@@ -177,11 +181,11 @@ export class Waking {
   async #place(except: readonly string[]): Promise<Outcome<Placement>> {
     const { facts, snapshot } = this.#row.record;
     if (snapshot === null) return failure('internal', 'the suspended session has no snapshot');
-    const { imageDigest, sessionId, pool } = facts;
+    const { sessionId, pool } = facts;
     const { rescue, requirements } = snapshot;
     const what =
       rescue === null
-        ? { image: imageDigest, requires: requirements }
+        ? { image: requirements.image, requires: requirements }
         : { image: rescue.imageDigest ?? rescue.image };
     const wish = { ...what, sessionId, except };
     const stub = this.#env.POOL.getByName(pool);
@@ -235,7 +239,8 @@ export class Waking {
       const storedMs = snapshot.isOwn ? Math.max(0, nowMs - snapshot.atMs) : 0;
       this.#row.patch({
         snapshot: null,
-        ...(rescue === null ? {} : { ...rescuedFacts(facts, rescue), stateLost: true, shell: null }),
+        facts: imagedFacts(facts, snapshot),
+        ...(rescue === null ? {} : { stateLost: true, shell: null }),
         generation: snapshot.generation + 1,
         lastActivityAtMs: nowMs,
         expiresAtMs: expiresAtMs === null ? null : expiresAtMs + storedMs,
@@ -253,9 +258,11 @@ export class Waking {
   }
 }
 
-function rescuedFacts(
-  facts: SessionFacts,
-  { image, imageDigest }: NonNullable<HeldSnapshot['rescue']>,
-): { facts: SessionFacts } {
-  return { facts: { ...facts, image, imageDigest: imageDigest ?? facts.imageDigest } };
+/** With the image of the sandbox that was made: a rescue may be in another one, and what it is taken back to later again in its own. */
+function imagedFacts(facts: SessionFacts, { rescue, requirements }: HeldSnapshot): SessionFacts {
+  if (rescue !== null) {
+    return { ...facts, image: rescue.image, imageDigest: rescue.imageDigest ?? facts.imageDigest };
+  }
+  const { image } = requirements;
+  return image === facts.imageDigest ? facts : { ...facts, image, imageDigest: image };
 }
