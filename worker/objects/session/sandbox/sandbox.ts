@@ -20,8 +20,8 @@ import type { GrantReference, SessionFacts } from '../rows/records.ts';
 import type { SessionRow } from '../rows/session-row.ts';
 import { openNetwork } from './stored-network.ts';
 
-/** How long an attach waits for a host whose control link is down: two attempts of that, and what it takes to link. */
-const REDIAL_MS = 5_000;
+/** How long an attach waits for a host whose control link is down: it dials again within two seconds, and then links. */
+const REDIAL_MS = 3_000;
 const REDIAL_LOOK_MS = 250;
 /** A sandbox is made in a second or two: after this long the command may not have arrived. */
 const ATTACH_AGAIN_MS = 6_000;
