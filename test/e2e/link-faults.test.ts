@@ -107,7 +107,7 @@ describe('a link', () => {
   }, 90_000);
 
   test('F16 that changes a byte never makes a result of it', async () => {
-    const one = await beginOne({ pieces: 30, pieceBytes: 20_000 });
+    const one = await beginOne({ pieces: 100, pieceBytes: 20_000, everyMs: 50 });
     await hasPrinted(one.id);
     let changed = false;
     proxy.up.corrupt = (n) => {
