@@ -44,9 +44,11 @@ async function fill(
   let unread: Failure | undefined;
   async function* content(): AsyncGenerator<Uint8Array> {
     for await (const piece of workspace) {
-      if (piece.ok) yield piece.value;
-      else unread = piece;
-      if (!piece.ok) throw new Error(piece.detail);
+      if (!piece.ok) {
+        unread = piece;
+        throw new Error(piece.detail);
+      }
+      yield piece.value;
     }
   }
   const extracted = await files.extract({

@@ -46,7 +46,8 @@ async function withSnapshot(
   return { snapshot, request: { ...request, image, env: environment, network, pool } };
 }
 
-function alone(name: string, beside: string) {
+/** A field that says nothing without another one. */
+export function alone(name: string, beside: string) {
   return invalid([{ path: `body.${name}`, expected: `only beside ${beside}` }]);
 }
 

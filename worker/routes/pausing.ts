@@ -1,8 +1,8 @@
 /** Pause and resume of a session, also in the middle of a call. */
 import type { ErrorCode } from '../../shared/errors.ts';
 import { ResumeSchema, SessionSchema } from '../../shared/session.ts';
+import { alone } from '../calls/from-snapshot.ts';
 import { ownSession } from '../calls/own-session.ts';
-import { invalid } from '../middleware/body.ts';
 import { unwrap } from '../middleware/refusal.ts';
 import { SAFE } from '../objects/object-calls.ts';
 import { reply } from '../routing/reply.ts';
@@ -57,9 +57,7 @@ const resumeSession = defineRoute({
   },
   errors: RESUME_ERRORS,
   handle: async (exchange, { params, body }) => {
-    if (body.rescue === undefined && body.rescue_image !== undefined) {
-      throw invalid([{ path: 'body.rescue_image', expected: 'nothing, where there is no `rescue`' }]);
-    }
+    if (body.rescue === undefined && body.rescue_image !== undefined) throw alone('rescue_image', 'rescue');
     const session = await ownSession(exchange, params.session_id);
     return reply(200, unwrap(await session.call((stub) => stub.resume(session.caller, body), SAFE)));
   },

@@ -1,5 +1,4 @@
 /** The receipts of a session with the keys that verify them: what a revoked host signed since then shows. */
-
 import type { OwnSession } from '../calls/own-session.ts';
 import type { Env } from '../env.ts';
 import { revokedAtMsOf } from '../links/revoked-hosts.ts';

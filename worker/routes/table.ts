@@ -1,5 +1,4 @@
 /** All routes: the router is made from this table, and so is the description of the API. */
-
 import type { Route } from '../routing/route.ts';
 import { apiKeyRoutes } from './api-keys.ts';
 import { approvalRoutes } from './approvals.ts';

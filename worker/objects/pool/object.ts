@@ -22,6 +22,7 @@ import type {
   Placed,
   PlacementWish,
   PoolPort,
+  RestoreWish,
 } from './port.ts';
 import { type HostRow, PoolStore } from './store.ts';
 
@@ -82,11 +83,11 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
     return success({ ...placement.value, hosts: hosts.length });
   }
 
-  async mayRestore(wish: Pick<PlacementWish, 'image' | 'except' | 'requires'>): Promise<boolean> {
+  async mayRestore(wish: RestoreWish): Promise<boolean> {
     return mayRestore(this.#store.hosts(), wish);
   }
 
-  async isRestorable(wish: Pick<PlacementWish, 'image' | 'except' | 'requires'>): Promise<boolean> {
+  async isRestorable(wish: RestoreWish): Promise<boolean> {
     return isRestorable(this.#store.hosts(), wish);
   }
 

@@ -1,6 +1,6 @@
 /** Chooses the host for a new session. Pure: rows in, choice out. */
 import { failure, type Outcome, success } from '../../../shared/errors.ts';
-import type { Placement, PlacementWish } from './port.ts';
+import type { Placement, PlacementWish, RestoreWish } from './port.ts';
 import type { HostRow } from './store.ts';
 
 /** Up to so many hosts are all looked at; of more, a few are drawn. */
@@ -56,8 +56,6 @@ export function mayRestore(hosts: readonly HostRow[], wish: RestoreWish): boolea
 export function isRestorable(hosts: readonly HostRow[], wish: RestoreWish): boolean {
   return livingWith(hosts, wish).some((host) => fits(host, wish.requires));
 }
-
-type RestoreWish = Pick<PlacementWish, 'image' | 'except' | 'requires'>;
 
 function livingWith(hosts: readonly HostRow[], { image, except = [] }: RestoreWish): HostRow[] {
   const living = hosts.filter(({ state, host_id }) => state !== 'dead' && !except.includes(host_id));

@@ -59,6 +59,9 @@ export interface HostReport {
   lastSeenAtMs: number;
 }
 
+/** Whom a snapshot may be restored by. */
+export type RestoreWish = Pick<PlacementWish, 'image' | 'except' | 'requires'>;
+
 export interface PoolPort {
   createEnrollmentToken(input: { pool: string }): Promise<Outcome<EnrollmentToken>>;
   /** Those that end last first. */
@@ -75,9 +78,9 @@ export interface PoolPort {
    * `except` are hosts that have refused the session. */
   place(input: PlacementWish & { sessionId: string }): Promise<Outcome<Placed>>;
   /** False where hosts live that could take the session, but none that could restore the snapshot. */
-  mayRestore(wish: Pick<PlacementWish, 'image' | 'except' | 'requires'>): Promise<boolean>;
+  mayRestore(wish: RestoreWish): Promise<boolean>;
   /** Whether a host that lives can go on from the snapshot, be it full or away for a moment. */
-  isRestorable(wish: Pick<PlacementWish, 'image' | 'except' | 'requires'>): Promise<boolean>;
+  isRestorable(wish: RestoreWish): Promise<boolean>;
   /** Of a pool with many hosts: what to choose from elsewhere. */
   picture(): Promise<Outcome<HostRow[]>>;
   /** The session has its sandbox, or will not have one. */
