@@ -2,10 +2,15 @@
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { processStartTicks } from '../../host-agent/process/process-identity.ts';
 import type { Locations } from '../locations.ts';
 import type { Bindings } from './bindings.ts';
 import { type GatewayMessage, GatewayMessageSchema } from './gateway-message.ts';
 import { SupervisedChild } from './supervised-child.ts';
+import { waitUntil } from './wait-until.ts';
+
+/** A killed workerd lets go of its files when the disk lets it. */
+const WORKERD_END_MS = 20_000;
 
 export type GatewayChildOptions = {
   locations: Locations;
@@ -19,6 +24,7 @@ export type GatewayChildOptions = {
 
 export function gatewayChild(options: GatewayChildOptions): SupervisedChild {
   const { repositoryDir, stateDir } = options.locations;
+  let workerd: { pid: number; startTicks: number | undefined } | undefined;
   return new SupervisedChild({
     name: 'gateway',
     args: [join(repositoryDir, 'scripts/gateway.ts')],
@@ -38,10 +44,20 @@ export function gatewayChild(options: GatewayChildOptions): SupervisedChild {
     stopSignal: 'SIGTERM',
     onMessage: (message) => {
       const parsed = GatewayMessageSchema.safeParse(message);
-      if (parsed.success) options.onMessage(parsed.data);
+      if (!parsed.success) return;
+      const pid = parsed.data.workerd_pid;
+      workerd = { pid, startTicks: processStartTicks(pid) };
+      options.onMessage(parsed.data);
     },
     onRestart: options.onRestart,
+    // The kernel ends workerd with a gateway that was killed, which takes a moment more.
+    onStopped: () => waitUntil(() => hasEnded(workerd), { timeoutMs: WORKERD_END_MS, intervalMs: 20 }),
   });
+}
+
+function hasEnded(workerd: { pid: number; startTicks: number | undefined } | undefined): true | undefined {
+  const now = workerd === undefined ? undefined : processStartTicks(workerd.pid);
+  return now === undefined || now !== workerd?.startTicks ? true : undefined;
 }
 
 /** workerd belongs to Miniflare, so it is found from there: one version, whatever else is installed. */

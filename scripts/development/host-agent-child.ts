@@ -31,7 +31,7 @@ export function hostAgentChild(options: HostAgentChildOptions): SupervisedChild 
     onMessage: () => {},
     onRestart: options.onRestart,
     // Killed, or told to stop before it could hear it.
-    onStoppedHard: () => removeAgentRemains(environmentOf(options)),
+    onStopped: async (endedWell) => (endedWell ? undefined : removeAgentRemains(environmentOf(options))),
   });
 }
 

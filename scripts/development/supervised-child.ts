@@ -21,8 +21,8 @@ export type ChildSpec = {
   stopSignal: 'SIGTERM' | 'SIGINT';
   onMessage: (message: unknown) => void;
   onRestart: (reason: string) => void;
-  /** For what a child would have put away itself, had it lived to hear that it is stopped. */
-  onStoppedHard?: () => Promise<unknown>;
+  /** For what may be left of a stopped child: `endedWell` is false where it did not live to put its things away. */
+  onStopped?: (endedWell: boolean) => Promise<unknown>;
 };
 
 export class SupervisedChild {
@@ -115,6 +115,6 @@ export class SupervisedChild {
     const endedWell = child !== undefined && (await this.#exited) === ENDED_WELL;
     clearTimeout(timer);
     this.#log.close();
-    if (!endedWell) await this.#spec.onStoppedHard?.();
+    await this.#spec.onStopped?.(endedWell);
   }
 }

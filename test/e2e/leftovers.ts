@@ -55,7 +55,13 @@ async function processesWithOpenFilesIn(dir: string): Promise<StackProcess[]> {
       descriptors.map((descriptor) => readlink(`/proc/${name}/fd/${descriptor}`).catch(() => '')),
     );
     const file = files.find((path) => path.startsWith(`${dir}/`));
-    if (file !== undefined) found.push({ pid, command: `has ${file} open` });
+    if (file === undefined) continue;
+    const [comm, status] = await Promise.all([
+      readText(`/proc/${name}/comm`),
+      readText(`/proc/${name}/status`),
+    ]);
+    const standing = status.split('\n').filter((line) => /^(State|PPid):/.test(line));
+    found.push({ pid, command: `(${[comm.trim(), ...standing].join(', ')}) has ${file} open` });
   }
   return found;
 }
