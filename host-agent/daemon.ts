@@ -124,6 +124,7 @@ function statusOf(parts: DaemonParts): AgentStatus {
     host_id: agent?.hostId ?? null,
     edge_url: configuration.edgeUrl,
     edge_connected: edgeConnected,
+    ...(agent?.edgeRefusal === undefined ? {} : { edge_refusal: agent.edgeRefusal }),
     clock_ahead_ms: agent?.clockAheadMs ?? null,
     degraded: readings.degraded,
     sandboxes: readings.sandboxes,

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { askAgent } from '../local-control/client.ts';
-import type { AgentStatus } from '../local-control/status.ts';
+import { type AgentStatus, cureOfRefusal } from '../local-control/status.ts';
 import { CommandFailure, EXIT_FAILED, fromFailure } from './failure.ts';
 import { serviceState } from './service.ts';
 import type { Subcommand } from './subcommand.ts';
@@ -31,6 +31,13 @@ export const status: Subcommand = {
   },
 };
 
+function refusalOf(now: AgentStatus): string[][] {
+  if (now.edge_refusal === undefined) return [];
+  const { code, detail } = now.edge_refusal;
+  const cure = cureOfRefusal(now);
+  return [['refused', `${code}: ${detail}`], ...(cure === undefined ? [] : [['', `→ ${cure}`]])];
+}
+
 function describe(now: AgentStatus): string {
   const inUse = now.images.map(
     ({ name, digest, sandboxes }) =>
@@ -40,6 +47,7 @@ function describe(now: AgentStatus): string {
     ['state', `${now.state}${now.degraded ? ', journal degraded: the disk refuses writes' : ''}`],
     ['host', now.host_id ?? 'not enrolled yet'],
     ['edge', `${now.edge_url}, ${now.edge_connected ? 'connected' : 'not connected'}`],
+    ...refusalOf(now),
     ['sandboxes', `${now.sandboxes} of ${now.capacity}`],
     ['executions', `${now.executions} running`],
     ['runsc', now.runsc_version ?? ''],

@@ -17,6 +17,7 @@ import { EdgeLinks } from './edge-links.ts';
 import { type HostIdentity, identityOf } from './enrolment.ts';
 import { KeyRing } from './key-ring.ts';
 import { Lease, type LeaseClocks } from './lease.ts';
+import type { LinkRefusal } from './link-refusal.ts';
 import { CLOSE_GOING_AWAY, type LinkTiming } from './link-socket.ts';
 import { reconnectDelayMs } from './reconnect-delay.ts';
 import { verifySignature } from './verify-signature.ts';
@@ -47,6 +48,8 @@ export interface Agent {
   /** Settles when the control link is up for the first time. */
   ready: Promise<void>;
   readonly isConnected: boolean;
+  /** Why the edge opens no link; undefined where it does, or did not say. */
+  readonly edgeRefusal: LinkRefusal | undefined;
   readonly isDegraded: boolean;
   /** How far the clock of this host is ahead of the edge's; null where that is not known. */
   readonly clockAheadMs: number | null;
@@ -192,6 +195,9 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
     ready,
     get isConnected() {
       return control.isUp;
+    },
+    get edgeRefusal() {
+      return control.refusal;
     },
     get clockAheadMs() {
       return control.clockAheadMs;

@@ -19,6 +19,7 @@ import type { Attachments } from './attachments.ts';
 import { type Command, CommandAssembler } from './command-assembler.ts';
 import type { LinkTarget } from './edge-links.ts';
 import type { KeyRing } from './key-ring.ts';
+import { type LinkRefusal, LinkRefusals } from './link-refusal.ts';
 import { type CloseCode, LinkSocket, type LinkTiming } from './link-socket.ts';
 import { CONTROL_BASE_DELAY_MS } from './reconnect-delay.ts';
 
@@ -48,6 +49,7 @@ export interface ControlLinkOptions {
 export class ControlLink {
   readonly #options: ControlLinkOptions;
   readonly #socket: LinkSocket<ControlLinkDown>;
+  readonly #refusals: LinkRefusals;
   readonly #assembler = new CommandAssembler();
   #frames: Promise<void> = Promise.resolve();
   #waitingFrames = 0;
@@ -62,6 +64,7 @@ export class ControlLink {
 
   constructor(options: ControlLinkOptions) {
     this.#options = options;
+    this.#refusals = new LinkRefusals(options.target, options.log);
     this.#socket = new LinkSocket({
       name: 'control',
       url: options.target.url,
@@ -74,6 +77,7 @@ export class ControlLink {
         this.#connectionCount += 1;
         this.#assembler.reset();
       },
+      onUnopened: () => this.#refusals.ask(),
       onHeartbeat: () => this.reportLoad(),
       onHeard: options.onHeard,
       baseDelayMs: CONTROL_BASE_DELAY_MS,
@@ -89,6 +93,11 @@ export class ControlLink {
     return Math.round(Date.now() - (timeMs + performance.now() - atMs));
   }
 
+  /** Why the edge opens no link; undefined where it does, or did not say. */
+  get refusal(): LinkRefusal | undefined {
+    return this.#refusals.current;
+  }
+
   get isUp(): boolean {
     return this.#socket.isEstablished;
   }
@@ -99,6 +108,7 @@ export class ControlLink {
 
   close(code?: CloseCode): void {
     clearTimeout(this.#loadTimer);
+    this.#refusals.stop();
     this.#socket.close(code);
   }
 
@@ -221,6 +231,7 @@ export class ControlLink {
     log.info({ event: 'key_set_accepted', version: accepted.value.version });
     if (this.#socket.isEstablished) return undefined;
     this.#socket.established();
+    this.#refusals.forget();
     this.reportLoad();
     this.offerImages();
     onUp();

@@ -49,6 +49,8 @@ export interface LinkSocketOptions<Down> {
   /** Gives a reason where the frame breaks the protocol: the link is closed then. */
   onFrame: (header: Down, payload: Uint8Array) => string | undefined;
   onDown: () => void;
+  /** The edge opened no WebSocket. Why, a client of one is not told: neither a status nor a body. */
+  onUnopened?: () => void;
   /** Attempts are spread over so long or longer. */
   baseDelayMs?: number;
   /** Whether the edge takes several frames in one message. */
@@ -140,6 +142,7 @@ export class LinkSocket<Down> {
       if (connection.phase === 'proved') this.#offerOther(code);
       if (code === CLOSE_REVOKED)
         this.#options.log.error({ event: 'host_revoked', link: this.#options.name });
+      if (connection.phase === 'connecting') this.#options.onUnopened?.();
       this.#drop(`closed with ${code}`);
     });
   }

@@ -11,14 +11,10 @@ import { requireNotRevoked } from './revoked-hosts.ts';
 
 /** Serves `GET` of the two link routes. A failure is rendered by the caller. */
 export async function routeLink(request: Request, env: Env): Promise<Response | Failure> {
-  if (request.headers.get('upgrade')?.toLowerCase() !== 'websocket') {
-    return failure('invalid_request', 'a WebSocket upgrade was expected', {
-      violations: [{ path: 'header.Upgrade', expected: 'websocket' }],
-    });
-  }
   const configuration = await configurationOf(env);
   const host = await readCertificate(request.headers.get(LINK_HEADERS.certificate), configuration);
   if (!host.ok) return host;
+  if (request.headers.get('upgrade')?.toLowerCase() !== 'websocket') return noUpgrade(host.value, env);
   switch (new URL(request.url).pathname) {
     case ROUTES.controlLink:
       return controlLink(host.value, env);
@@ -27,6 +23,15 @@ export async function routeLink(request: Request, env: Env): Promise<Response | 
     default:
       return failure('not_found', 'no such link');
   }
+}
+
+/** A host whose WebSocket was refused without a word asks for the word in this way: a standing that is lost goes first. */
+async function noUpgrade(host: HostIdentity, env: Env): Promise<Failure> {
+  const standing = await requireNotRevoked(env, host.hostId);
+  if (!standing.ok) return standing;
+  return failure('invalid_request', 'a WebSocket upgrade was expected', {
+    violations: [{ path: 'header.Upgrade', expected: 'websocket' }],
+  });
 }
 
 async function controlLink(host: HostIdentity, env: Env): Promise<Response | Failure> {

@@ -1,6 +1,6 @@
 /** Checks of what install has put here: runsc, guest programs, images, the unit, and the agent itself. */
 import type { Outcome } from '../../../shared/errors.ts';
-import type { AgentStatus } from '../../local-control/status.ts';
+import { type AgentStatus, cureOfRefusal } from '../../local-control/status.ts';
 import { KNOWN_RELEASES, type RunscVersion } from '../../runsc/versions.ts';
 import { type Finding, fail, pass, warn } from './finding.ts';
 
@@ -77,12 +77,19 @@ export function checkService(unit: boolean, service: string | undefined): Findin
 export function checkAgent(asked: Outcome<AgentStatus>): Finding {
   if (!asked.ok) return fail('agent', asked.detail, 'systemctl start sandgate-host');
   const { state, edge_connected: isConnected, degraded, sandboxes, capacity } = asked.value;
+  const refusal = asked.value.edge_refusal;
   const found = `${state}, ${sandboxes} of ${capacity} sandboxes`;
   if (degraded)
     return fail(
       'agent',
       `${found}, its journal cannot be written`,
       'make room on the disk of the state folder, or mount it writable',
+    );
+  if (!isConnected && refusal !== undefined)
+    return fail(
+      'agent',
+      `${found}, refused by the edge: ${refusal.code}: ${refusal.detail}`,
+      cureOfRefusal(asked.value) ?? 'it dials on; see the check of the edge below',
     );
   if (!isConnected)
     return fail(

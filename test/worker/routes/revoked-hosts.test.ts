@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { AuditPageSchema } from '../../../shared/audit.ts';
 import { ExecutionSchema } from '../../../shared/execution.ts';
 import { newId } from '../../../shared/ids.ts';
+import { ProblemSchema } from '../../../shared/problem.ts';
 import { ReceiptExportSchema, verifyChain } from '../../../shared/receipt-verify.ts';
 import { SessionSchema } from '../../../shared/session.ts';
 import { snapshotManifestPath } from '../../../shared/snapshot.ts';
@@ -133,6 +134,22 @@ describe('the certificate of a revoked host', () => {
     expect(await dial('/v1/links/control')).toBe(401);
     expect(await dial('/v1/links/sessions', sessionHeaders(session))).toBe(401);
     await other.connect();
+  });
+
+  test('says so to a plain request, which is told of no more than an upgrade where it is good', async () => {
+    const ask = async () => {
+      const authorization = `Bearer ${host.certificate}`;
+      return exports.default.fetch(new Request(`${ORIGIN}/v1/links/control`, { headers: { authorization } }));
+    };
+    expect(ProblemSchema.parse(await (await ask()).json()).code).toBe('invalid_request');
+    await revoke();
+    const refused = await ask();
+    expect(refused.status).toBe(401);
+    const { code, detail } = ProblemSchema.parse(await refused.json());
+    expect({ code, detail }).toEqual({
+      code: 'unauthenticated',
+      detail: 'the host was revoked; it may be enrolled anew, with another key',
+    });
   });
 
   test('is worth nothing on a link that was being made as it was revoked', async () => {

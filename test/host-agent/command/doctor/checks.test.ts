@@ -114,6 +114,17 @@ describe('the checks of the machine', () => {
     ['no unit', checkService(false, undefined), 'fail'],
     ['an agent that is connected', checkAgent(success(AGENT)), 'pass'],
     ['an agent without its edge', checkAgent(success({ ...AGENT, edge_connected: false })), 'fail'],
+    [
+      'an agent that its edge refuses',
+      checkAgent(
+        success({
+          ...AGENT,
+          edge_connected: false,
+          edge_refusal: { code: 'unauthenticated', detail: 'revoked' },
+        }),
+      ),
+      'fail',
+    ],
     ['an agent whose journal fails', checkAgent(success({ ...AGENT, degraded: true })), 'fail'],
     ['an agent that drains', checkAgent(success({ ...AGENT, state: 'draining' })), 'warn'],
     ['no agent', checkAgent(failure('not_found', 'no agent runs')), 'fail'],
@@ -122,6 +133,13 @@ describe('the checks of the machine', () => {
     expect(finding.cure === null).toBe(level === 'pass');
     expect(finding.found).not.toBe('');
   });
+});
+
+test('the agent of a host that was revoked has the words of its edge, and how it comes back', () => {
+  const edge_refusal = { code: 'unauthenticated', detail: 'the host was revoked' };
+  const { found, cure } = checkAgent(success({ ...AGENT, edge_connected: false, edge_refusal }));
+  expect(found).toContain('refused by the edge: unauthenticated: the host was revoked');
+  expect(cure).toContain('sandgate-host enroll');
 });
 
 async function edge(headers: Record<string, string>, status = 200): Promise<{ url: string; server: Server }> {
