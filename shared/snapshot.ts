@@ -31,6 +31,8 @@ export const SNAPSHOT_KEY_BYTES = 32;
 export const TRANSFER_TOKEN_LIFETIME_S = 900;
 /** For a checkpoint and for all of it to be stored; after it the host gives up and the session runs on. */
 export const SUSPEND_TIMEOUT_MS = 600_000;
+/** How long the host that stored a snapshot keeps its files as they were, beside what it keeps sealed. */
+export const PLAIN_SNAPSHOT_LIFETIME_MS = 300_000;
 /** For a sandbox to be made of a snapshot, the way of its bytes included. */
 export const RESTORE_TIMEOUT_MS = 180_000;
 

@@ -138,6 +138,7 @@ export class Attachments {
     }
     await this.#starting.get(claims.sid)?.done;
     await this.#held.get(claims.sid)?.destroy();
+    await this.#options.snapshots.forgetSession(claims.sid);
     return undefined;
   }
 

@@ -69,6 +69,7 @@ export async function restoreSession(
       programOf: (tool) => runOf(tool)?.calls ?? undefined,
       endsCall: (tool) => runOf(tool) === undefined,
     });
+    if (!restored.ok) await opened.doubt();
     if (!restored.ok) return restored;
     const { sandbox, calls, goOn } = restored.value;
     if (snapshot.executions === 'continue') await opened.forget();

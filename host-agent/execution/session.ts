@@ -263,6 +263,7 @@ export class HostedSession {
 
   /** What follows from it is told when the sandbox says that it is gone. */
   #destroy(): void {
+    void this.#dependencies.snapshots.forgetSession(this.#binding.sessionId);
     this.#sandbox?.destroy().catch((error: unknown) => {
       const detail = error instanceof Error ? error.message : 'unknown';
       this.#dependencies.log.error({ event: 'sandbox_destroy_failed', detail });

@@ -2,9 +2,10 @@
 import { hash, randomBytes } from 'node:crypto';
 import { mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { failure, type Outcome, success } from '../../shared/errors.ts';
+import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import type { ResourceLimits } from '../../shared/session.ts';
 import {
+  PLAIN_SNAPSHOT_LIFETIME_MS,
   type RescuePayload,
   type RestorePayload,
   type SnapshotManifest,
@@ -20,6 +21,8 @@ import {
 } from '../execution/carried.ts';
 import { downloadFiles, readManifest, readPieces } from './download.ts';
 import { KeptChunks } from './kept-chunks.ts';
+import { KeptImages } from './kept-images.ts';
+import { KeptRoom } from './kept-room.ts';
 import { Sealing } from './sealing.ts';
 import { SealingThreads } from './sealing-threads.ts';
 import { PATIENT_ATTEMPTS, SnapshotStorage, type StorageOptions } from './storage.ts';
@@ -34,7 +37,7 @@ export interface SnapshotsOptions {
   edgeUrl: string;
   /** Of this agent alone: what lies there is removed when it starts. */
   directory: string;
-  /** How much of what was stored at the edge is kept here too; 0: nothing. */
+  /** How much of what was stored at the edge is kept here too, sealed and plain; 0: nothing. */
   keptBytes: number;
   /** Of a workspace that is stored beside its checkpoint, as a tar archive; 0: none is. */
   maxWorkspaceBytes: number;
@@ -56,6 +59,7 @@ export type ManifestFacts = Omit<
 interface Fetched {
   folder: string;
   manifest: SnapshotManifest;
+  close(): Promise<void>;
 }
 
 interface Shared {
@@ -69,10 +73,14 @@ export interface OpenSnapshot extends AsyncDisposable {
   state: HostState;
   /** The session goes on from here: nobody is made of it again. */
   forget(): Promise<void>;
+  /** Nothing came of it: the next time its files are opened anew, every piece verified. */
+  doubt(): Promise<void>;
 }
 
 export class Snapshots {
   readonly #options: SnapshotsOptions;
+  readonly #room: KeptRoom;
+  readonly #images: KeptImages;
   readonly #kept: KeptChunks;
   readonly #threads = new SealingThreads();
   /** Forks begin at once: what they are made of is opened once for all of them. */
@@ -80,8 +88,16 @@ export class Snapshots {
 
   private constructor(options: SnapshotsOptions) {
     this.#options = options;
-    const directory = join(options.directory, 'kept');
-    this.#kept = new KeptChunks({ directory, maxBytes: options.keptBytes, maxAgeMs: KEPT_FOR_MS });
+    const { directory, keptBytes: maxBytes } = options;
+    const room = new KeptRoom({ directory, maxBytes });
+    this.#room = room;
+    // What lies here plain can be had of what lies here sealed, so it gives way to that.
+    this.#images = new KeptImages({
+      directory: join(directory, 'images'),
+      room,
+      maxAgeMs: PLAIN_SNAPSHOT_LIFETIME_MS,
+    });
+    this.#kept = new KeptChunks({ directory: join(directory, 'kept'), room, maxAgeMs: KEPT_FOR_MS });
   }
 
   static async open(options: SnapshotsOptions): Promise<Snapshots> {
@@ -92,7 +108,7 @@ export class Snapshots {
 
   /** Of snapshots that lie at the edge. */
   get keptBytes(): number {
-    return this.#kept.bytes;
+    return this.#room.bytes;
   }
 
   get maxWorkspaceBytes(): number {
@@ -126,7 +142,10 @@ export class Snapshots {
     await rm(folder, { recursive: true, force: true });
   }
 
-  /** All files of the folder, and then the manifest. `isPatient`: nobody waits, so a storage that is away is waited for. */
+  /**
+   * All files of the folder, and then the manifest; the folder is kept then, or for the caller to remove. `isPatient`: nobody
+   * waits, so a storage that is away is waited for.
+   */
   async store(
     folder: string,
     { snapshot_id, key, transfer_token }: Pick<SuspendPayload, 'snapshot_id' | 'key' | 'transfer_token'>,
@@ -149,7 +168,9 @@ export class Snapshots {
     const encoded = new TextEncoder().encode(JSON.stringify(manifest));
     const manifestSha256 = hash('sha256', encoded);
     const put = await storage.putManifest(manifestSha256, encoded);
-    return put.ok ? success({ manifestSha256, bytes, storedBytes }) : put;
+    if (!put.ok) return put;
+    await this.#images.keep(folder, { manifestSha256, key }, manifest);
+    return success({ manifestSha256, bytes, storedBytes });
   }
 
   /** The workspace that it has beside its checkpoint, verified piece by piece, whatever host made it. */
@@ -186,7 +207,7 @@ export class Snapshots {
       if (shared.users > 0) return;
       this.#shared.delete(name);
       const fetched = await shared.fetched.catch(() => undefined);
-      if (fetched?.ok === true) await this.remove(fetched.value.folder);
+      if (fetched?.ok === true) await fetched.value.close();
     };
     const opened = await this.#opened(shared).catch(async (error: unknown) => {
       await close();
@@ -196,11 +217,20 @@ export class Snapshots {
     if (!opened.ok) return opened;
     const { folder, manifest, state } = opened.value;
     const chunks = manifest.files.flatMap((file) => file.chunks.map(({ sha256 }) => sha256));
-    const forget = () => this.#kept.drop([snapshot.manifest_sha256, ...chunks]);
-    return success({ folder, state, forget, [Symbol.asyncDispose]: close });
+    const doubt = () => this.#images.drop(snapshot.manifest_sha256);
+    const forget = async (): Promise<void> => {
+      await doubt();
+      await this.#kept.drop([snapshot.manifest_sha256, ...chunks]);
+    };
+    return success({ folder, state, forget, doubt, [Symbol.asyncDispose]: close });
   }
 
-  async #opened({ fetched }: Shared): Promise<Outcome<Fetched & { state: HostState }>> {
+  /** The session ends, or went elsewhere: nothing of it lies here plain any longer. */
+  forgetSession(sessionId: string): Promise<void> {
+    return this.#images.dropOfSession(sessionId);
+  }
+
+  async #opened({ fetched }: Shared): Promise<Outcome<Omit<Fetched, 'close'> & { state: HostState }>> {
     const got = await fetched;
     if (!got.ok) return got;
     const { folder, manifest } = got.value;
@@ -214,23 +244,38 @@ export class Snapshots {
     { snapshot_id, key, transfer_token, manifest_sha256 }: RestorePayload,
     { image, maxBytes, signal }: { image: string; maxBytes: number; signal: AbortSignal },
   ): Promise<Outcome<Fetched>> {
+    const kept = await this.#images.open({ manifestSha256: manifest_sha256, key });
+    if (kept !== undefined) {
+      const fault = this.#mismatch(kept.manifest, image);
+      if (fault === undefined) return success(kept);
+      await kept.close();
+      return fault;
+    }
     this.#threads.warm();
     const storage = this.#storage(snapshot_id, { token: transfer_token, signal });
     const manifest = await readManifest(storage, { snapshotId: snapshot_id, sha256: manifest_sha256 });
     if (!manifest.ok) return manifest;
-    for (const [name, here] of Object.entries(this.requirements(image))) {
-      const there: unknown = Reflect.get(manifest.value, name);
-      // Of a snapshot of before the state beside the checkpoint says it.
-      if (there === undefined && name === 'guest_sha256') continue;
-      if (there !== here) return failure('snapshot_mismatch', `${name} of the snapshot is another one`);
-    }
+    const fault = this.#mismatch(manifest.value, image);
+    if (fault !== undefined) return fault;
     const sealing = new Sealing(this.#threads, snapshot_id, key);
     const folder = await this.folder();
     const wanted = manifest.value.files.filter(({ name }) => name !== WORKSPACE_FILE);
     const files = await downloadFiles(wanted, folder, { storage, sealing, maxBytes });
-    if (files.ok) return success({ folder, manifest: manifest.value });
-    await this.remove(folder);
+    const close = () => this.remove(folder);
+    if (files.ok) return success({ folder, manifest: manifest.value, close });
+    await close();
     return files;
+  }
+
+  /** Why this host cannot go on from it. */
+  #mismatch(manifest: SnapshotManifest, image: string): Failure | undefined {
+    for (const [name, here] of Object.entries(this.requirements(image))) {
+      const there: unknown = Reflect.get(manifest, name);
+      // Of a snapshot of before the state beside the checkpoint says it.
+      if (there === undefined && name === 'guest_sha256') continue;
+      if (there !== here) return failure('snapshot_mismatch', `${name} of the snapshot is another one`);
+    }
+    return undefined;
   }
 
   #storage(snapshotId: string, how: Pick<StorageOptions, 'token' | 'signal' | 'attempts'>): SnapshotStorage {

@@ -1,4 +1,6 @@
 /** Suspended sessions, snapshots and forks on real sandboxes: everything that was in them goes on. */
+import { readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import { SessionSchema } from '../../shared/session.ts';
@@ -78,6 +80,22 @@ describe('a suspended session', () => {
     expect((await session.py('next_number()')).value).toBe('43');
     expect((await session.sh('cat /run/sandgate/generation')).stdout.trim()).toBe('2');
     await session.delete();
+  });
+
+  test('lies with its host as it was until it goes on or is deleted, and nobody has to fetch it', async () => {
+    const session = await stack().open();
+    const images = join(stack().stack.stateDir, 'host/snapshots/images');
+    await session.py('kept = 41');
+    await act(session, 'suspend');
+    expect(await readdir(images)).toHaveLength(1);
+    expect((await stat(images)).mode & 0o777).toBe(0o700);
+    expect((await session.py('kept + 1')).value).toBe('42');
+    expect(await readdir(images)).toEqual([]);
+    await act(session, 'suspend');
+    await session.delete();
+    await until('it is gone with the session', 10_000, async () =>
+      (await readdir(images)).length === 0 ? true : undefined,
+    );
   });
 
   test('goes on in the middle of a call: every number once, and the time between is not its own', async () => {

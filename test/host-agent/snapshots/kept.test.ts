@@ -1,21 +1,24 @@
 /** What a host stored at the edge and kept: sessions that come back and forks are made of it. */
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { HOST_STATE_FILE, type HostState } from '../../../host-agent/execution/carried.ts';
 import { FIRST_SANDBOX_USER } from '../../../host-agent/sandbox/spec.ts';
 import { KeptChunks } from '../../../host-agent/snapshots/kept-chunks.ts';
+import { KeptImages } from '../../../host-agent/snapshots/kept-images.ts';
+import { KeptRoom } from '../../../host-agent/snapshots/kept-room.ts';
 import { Snapshots } from '../../../host-agent/snapshots/snapshots.ts';
 import { newId } from '../../../shared/ids.ts';
 import { DEFAULT_RESOURCE_LIMITS } from '../../../shared/limits.ts';
-import type { RestorePayload } from '../../../shared/snapshot.ts';
+import { type RestorePayload, type SnapshotManifest, WORKSPACE_FILE } from '../../../shared/snapshot.ts';
 import { type ChunkServer, startChunkServer } from '../../fixtures/chunk-server.ts';
 
 const TOKEN = 'a-transfer-token';
 const SECRET = 'what the session remembers';
 const IMAGE = `sha256:${'0'.repeat(64)}`;
+const SESSION_ID = `ses_${'a'.repeat(38)}`;
 const MIB = 1024 ** 2;
 const about = { image: IMAGE, limits: { ...DEFAULT_RESOURCE_LIMITS } };
 
@@ -33,6 +36,8 @@ afterEach(async () => {
 });
 
 const keptDirectory = () => join(directory, 'snapshots/kept');
+/** What lies here plain. */
+const imagesDirectory = () => join(directory, 'snapshots/images');
 
 function host(keptBytes = 64 * MIB): Promise<Snapshots> {
   return Snapshots.open({
@@ -50,13 +55,14 @@ async function store(snapshots: Snapshots, pages = Buffer.from(SECRET)): Promise
   const source = await snapshots.folder();
   await writeFile(join(source, 'pages.img'), pages);
   await writeFile(join(source, HOST_STATE_FILE), JSON.stringify(hostState()));
+  await writeFile(join(source, WORKSPACE_FILE), 'an archive');
   const key = {
     snapshot_id: newId('snp'),
     key: randomBytes(32).toString('base64url'),
     transfer_token: TOKEN,
   };
   const facts = {
-    session_id: `ses_${'a'.repeat(38)}`,
+    session_id: SESSION_ID,
     epoch: 1,
     limits: about.limits,
     generation: 0,
@@ -74,6 +80,24 @@ async function fetched(snapshots: Snapshots, snapshot: RestorePayload) {
   const opened = await snapshots.fetch(snapshot, about, new AbortController().signal);
   if (!opened.ok) throw new Error(opened.detail);
   return opened.value;
+}
+
+function manifestOf(files: SnapshotManifest['files']): SnapshotManifest {
+  return {
+    v: 1,
+    snapshot_id: newId('snp'),
+    session_id: SESSION_ID,
+    epoch: 1,
+    created_at: new Date().toISOString(),
+    image: IMAGE,
+    runsc_version: 'release',
+    runsc_platform: 'systrap',
+    cpu_features_sha256: '0'.repeat(64),
+    limits: about.limits,
+    generation: 0,
+    files,
+    executions: [],
+  };
 }
 
 function hostState(): HostState {
@@ -111,7 +135,7 @@ describe('a snapshot that this host stored', () => {
     expect(server.store.requests).toEqual([]);
   });
 
-  test('lies here as it lies there: nothing of it can be read, and no other key opens it', async () => {
+  test('lies here sealed as it lies there: nothing of it can be read, and no other key opens it', async () => {
     const snapshots = await host();
     const snapshot = await store(snapshots);
     const names = await readdir(keptDirectory());
@@ -131,6 +155,7 @@ describe('a snapshot that this host stored', () => {
   test('is fetched where what was kept of it is damaged or gone', async () => {
     const snapshots = await host();
     const snapshot = await store(snapshots);
+    await rm(imagesDirectory(), { recursive: true });
     const [first, second] = await readdir(keptDirectory());
     await writeFile(join(keptDirectory(), first ?? ''), 'something else');
     await rm(join(keptDirectory(), second ?? ''));
@@ -141,11 +166,13 @@ describe('a snapshot that this host stored', () => {
 
   test('is kept no longer once the session goes on, nor by the next agent', async () => {
     const snapshots = await host();
-    await using opened = await fetched(snapshots, await store(snapshots));
+    const opened = await fetched(snapshots, await store(snapshots));
     expect(snapshots.keptBytes).toBeGreaterThan(0);
     await opened.forget();
     expect(snapshots.keptBytes).toBe(0);
     expect(await readdir(keptDirectory())).toEqual([]);
+    await opened[Symbol.asyncDispose]();
+    expect(await readdir(imagesDirectory())).toEqual([]);
     await store(snapshots);
     expect((await host()).keptBytes).toBe(0);
     expect(await readdir(join(directory, 'snapshots'))).toEqual([]);
@@ -177,14 +204,86 @@ describe('a snapshot that this host stored', () => {
   });
 });
 
+describe('its files as they were', () => {
+  const imageOf = ({ manifest_sha256 }: RestorePayload) => join(imagesDirectory(), manifest_sha256);
+
+  test('are taken as they lie, in a folder of nobody else', async () => {
+    const snapshots = await host();
+    const snapshot = await store(snapshots);
+    await using opened = await fetched(snapshots, snapshot);
+    expect(opened.folder).toBe(imageOf(snapshot));
+    for (const folder of [imagesDirectory(), opened.folder]) {
+      expect((await stat(folder)).mode & 0o777).toBe(0o700);
+    }
+    expect(await readFile(join(opened.folder, 'pages.img'), 'utf8')).toBe(SECRET);
+  });
+
+  test('are opened anew, every piece verified, where one was changed since or nothing came of it', async () => {
+    const snapshots = await host();
+    const changed = await store(snapshots);
+    await writeFile(join(imageOf(changed), 'pages.img'), 'x'.repeat(SECRET.length));
+    await using anew = await fetched(snapshots, changed);
+    expect(await readFile(join(anew.folder, 'pages.img'), 'utf8')).toBe(SECRET);
+    const doubted = await store(snapshots);
+    const first = await fetched(snapshots, doubted);
+    await first.doubt();
+    await first[Symbol.asyncDispose]();
+    await using second = await fetched(snapshots, doubted);
+    expect(second.folder).not.toBe(first.folder);
+    expect(await readdir(imagesDirectory())).toEqual([]);
+  });
+
+  test('go with their session, but for who reads them until that is done', async () => {
+    const snapshots = await host();
+    const snapshot = await store(snapshots);
+    const opened = await fetched(snapshots, snapshot);
+    await snapshots.forgetSession(`ses_${'b'.repeat(38)}`);
+    expect(await readdir(imagesDirectory())).toEqual([snapshot.manifest_sha256]);
+    await snapshots.forgetSession(SESSION_ID);
+    expect(await readFile(join(opened.folder, 'pages.img'), 'utf8')).toBe(SECRET);
+    await opened[Symbol.asyncDispose]();
+    expect(await readdir(imagesDirectory())).toEqual([]);
+  });
+
+  test('leave out the workspace beside them, and give way to what lies here sealed', async () => {
+    const snapshots = await host(3.5 * MIB);
+    const first = await store(snapshots, randomBytes(MIB));
+    expect((await readdir(imageOf(first))).sort()).toEqual([HOST_STATE_FILE, 'pages.img'].sort());
+    await store(snapshots, randomBytes(MIB));
+    expect(await readdir(imagesDirectory())).not.toContain(first.manifest_sha256);
+    expect(snapshots.keptBytes).toBeLessThanOrEqual(3.5 * MIB);
+    await (await fetched(snapshots, first))[Symbol.asyncDispose]();
+    expect(server.store.requests).toEqual([]);
+  });
+
+  test('go by themselves after a while', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+    const room = new KeptRoom({ directory, maxBytes: MIB });
+    const images = new KeptImages({ directory: imagesDirectory(), room, maxAgeMs: 1_000 });
+    const from = join(directory, 'from');
+    await mkdir(from);
+    await writeFile(join(from, 'pages.img'), SECRET);
+    const name = { manifestSha256: '1'.repeat(64), key: 'a key' };
+    await images.keep(from, name, manifestOf([{ name: 'pages.img', bytes: SECRET.length, chunks: [] }]));
+    expect(await images.open(name)).toBeDefined();
+    expect(await images.open({ ...name, key: 'another' })).toBeUndefined();
+    const closing = await images.open(name);
+    await closing?.close();
+    await vi.advanceTimersByTimeAsync(1_001);
+    expect(await images.open(name)).toBeUndefined();
+    expect(room.bytes).toBe(0);
+  });
+});
+
 test('what was kept for its time goes by itself', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
-  const kept = new KeptChunks({ directory: keptDirectory(), maxBytes: MIB, maxAgeMs: 1_000 });
+  const room = new KeptRoom({ directory, maxBytes: MIB });
+  const kept = new KeptChunks({ directory: keptDirectory(), room, maxAgeMs: 1_000 });
   await kept.put('first', randomBytes(100));
   vi.advanceTimersByTime(600);
   await kept.put('second', randomBytes(50));
   vi.advanceTimersByTime(500);
-  await vi.waitFor(() => expect(kept.bytes).toBe(50));
+  await vi.waitFor(() => expect(room.bytes).toBe(50));
   expect(await kept.get('first')).toBeUndefined();
   expect(await kept.get('second')).toHaveLength(50);
   await vi.advanceTimersByTimeAsync(600);

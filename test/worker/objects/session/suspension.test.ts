@@ -189,6 +189,18 @@ describe('a suspended session', () => {
     await eventually(async () => expect(await stored()).toEqual([]));
   });
 
+  test('is let go by the host that stored it where it is deleted soon, or comes back elsewhere', async () => {
+    const acts = () => host.commands.flatMap(({ claims }) => (claims.sid === session.id ? claims : []));
+    const other = await connect();
+    expect(await session.stub.migrate(caller)).toMatchObject({ value: { host_id: other.hostId } });
+    await eventually(() => expect(acts().at(-1)).toMatchObject({ act: 'destroy' }));
+    expect(await session.stub.migrate(caller)).toMatchObject({ value: { host_id: host.hostId } });
+    await session.stub.suspend(caller);
+    const before = acts().length;
+    await session.stub.destroy(caller);
+    await eventually(() => expect(acts().slice(before)).toMatchObject([{ act: 'destroy' }]));
+  });
+
   test.each([
     { runsc_version: 'other' },
     { runsc_platform: 'other' },

@@ -5,6 +5,7 @@ import { logInfo, logWarning, messageOf } from '../../log.ts';
 import { nextDestroyTry } from '../alarm/agenda.ts';
 import { FAILED_LIVE_MS, KEYS_LIVE_MS, READERS_LEAVE_MS } from '../retention/retention.ts';
 import type { SessionRuntime } from '../runtime.ts';
+import { mayLiePlain } from '../suspension/held-snapshot.ts';
 import { listEntry } from '../view.ts';
 import { rebuild } from './rebuilding.ts';
 
@@ -35,7 +36,10 @@ export async function endSession(runtime: SessionRuntime, env: Env, reason: EndR
   runtime.look();
   logInfo('session_ending', { session_id: facts.sessionId, reason });
 
-  if (holdsNoHost) sandbox.markDestroyed();
+  if (holdsNoHost) {
+    if (mayLiePlain(snapshot, nowMs)) void sandbox.letGoAtHost();
+    sandbox.markDestroyed();
+  }
   const [isGone] = await Promise.all([destroySandbox(runtime), forgetInTenant(runtime, env)]);
   row.move('destroyed', { purgeAtMs: nowMs + READERS_LEAVE_MS });
   if (isGone) await confirmGone(runtime);

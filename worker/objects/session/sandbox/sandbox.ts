@@ -253,6 +253,22 @@ export class SandboxKeeper {
     if (!sent.ok) logWarning('destroy_not_sent', { session_id: sessionId, code: sent.code });
   }
 
+  /**
+   * The host holds no sandbox of the session, and will not see it again: what it keeps of it may go at once. Never rejects: what
+   * it does not hear of goes by itself.
+   */
+  async letGoAtHost(): Promise<void> {
+    const payload = new Uint8Array(0);
+    const host = this.#host();
+    try {
+      const { token: grant } = await this.#grant('destroy', payload);
+      const { tenant, sessionId } = this.#row.record.facts;
+      await host.destroy({ tenant, sessionId, grant, payload });
+    } catch (error: unknown) {
+      logWarning('host_not_told', { detail: messageOf(error) });
+    }
+  }
+
   /** Resolves when the host confirmed the end of the sandbox, or after `timeoutMs`. */
   async gone(timeoutMs: number): Promise<boolean> {
     if (this.isGone) return true;

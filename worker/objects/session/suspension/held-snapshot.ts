@@ -5,6 +5,7 @@ import { ShellStandingSchema } from '../../../../shared/shell-standing.ts';
 import {
   CarriedExecutionSchema,
   ForkedExecutionSchema,
+  PLAIN_SNAPSHOT_LIFETIME_MS,
   SnapshotRequirementsSchema,
 } from '../../../../shared/snapshot.ts';
 
@@ -36,6 +37,11 @@ export const HeldSnapshotSchema = z.object({
   wake: z.object({ atMs: z.number(), tries: z.number() }).nullable().default(null),
 });
 export type HeldSnapshot = z.infer<typeof HeldSnapshotSchema>;
+
+/** Whether the host that stored it may keep its files as they were. */
+export function mayLiePlain(snapshot: HeldSnapshot | null, nowMs: number): boolean {
+  return snapshot?.isOwn === true && nowMs < snapshot.atMs + PLAIN_SNAPSHOT_LIFETIME_MS;
+}
 
 export const PendingSnapshotSchema = z.object({
   snapshotId: SnapshotIdSchema,

@@ -13,7 +13,7 @@ import type { SessionFacts } from '../rows/records.ts';
 import type { SessionRow } from '../rows/session-row.ts';
 import type { SessionStore } from '../rows/store.ts';
 import type { SandboxKeeper } from '../sandbox/sandbox.ts';
-import type { HeldSnapshot } from './held-snapshot.ts';
+import { type HeldSnapshot, mayLiePlain } from './held-snapshot.ts';
 import { withRescue } from './rescuable.ts';
 
 const MAX_HOSTS_TRIED = 3;
@@ -199,6 +199,7 @@ export class Waking {
   #prepare({ hostId, imageDigest }: Placement): void {
     const { facts, hostKeyX, epoch, snapshot } = this.#row.record;
     const isOther = hostId !== facts.hostId;
+    if (isOther && mayLiePlain(snapshot, Date.now())) void this.#sandbox.letGoAtHost();
     // Receipts of the former host stay in the chain, and are verified with its key.
     if (isOther && hostKeyX !== null) this.#store.addFormerHost(facts.hostId, hostKeyX);
     this.#row.patch({
