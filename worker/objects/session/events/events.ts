@@ -206,6 +206,7 @@ export class SessionEvents {
 
   taken(eventIds: readonly string[]): void {
     this.#outbox.taken(eventIds);
+    this.#trimPurged();
   }
 
   recover(): void {
@@ -215,6 +216,7 @@ export class SessionEvents {
   /** From the alarm. */
   check(nowMs: number): void {
     this.#outbox.check(nowMs);
+    this.#trimPurged();
   }
 
   /** Of a session that is over: what is still to be sent stays, and the newest, for its number. */
@@ -222,6 +224,12 @@ export class SessionEvents {
     this.#store.trim(this.#last - 1);
     for (const executionId of this.#callbacks.keys()) this.#store.deleteCallback(executionId);
     this.#callbacks.clear();
+  }
+
+  /** What was still to be sent at the last purge of the session, and is not any more, goes as the rest has gone. */
+  #trimPurged(): void {
+    const session = this.#port.record();
+    if (session?.state === 'destroyed' && session.purgeAtMs === null) this.#store.trim(this.#last - 1);
   }
 
   /** Calls `wake` at the next event, unless what is given is called before. */
