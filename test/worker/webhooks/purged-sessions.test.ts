@@ -33,23 +33,24 @@ async function ringLater(sessionId: string, ms: number): Promise<void> {
   await runDurableObjectAlarm(objectOf(sessionId));
 }
 
-async function purgedUntold(): Promise<string> {
+/** With what lets its events be sent again. */
+async function purgedUntold(): Promise<{ sessionId: string; send: () => void }> {
   await create({ events: ['execution.finished', 'session.destroyed'] });
   const sessionId = await open();
-  vi.spyOn(env.NOTICES, 'send').mockRejectedValue(new Error('the queue is away'));
+  const queue = vi.spyOn(env.NOTICES, 'send').mockRejectedValue(new Error('the queue is away'));
   vi.spyOn(console, 'warn').mockImplementation(() => {});
   await shell(sessionId);
   await api('DELETE', `/v1/sessions/${sessionId}`, { token: await token() });
   await ringLater(sessionId, 61_000);
   expect(await keptEvents(sessionId)).toBeGreaterThan(1);
   expect(receiver.received).toEqual([]);
-  return sessionId;
+  return { sessionId, send: () => queue.mockRestore() };
 }
 
 describe('a session that was purged while its events could not be sent', () => {
   test('sends them when they can be, and then keeps none but the newest', async () => {
-    const sessionId = await purgedUntold();
-    vi.restoreAllMocks();
+    const { sessionId, send } = await purgedUntold();
+    send();
     await eventually(async () => {
       await ringLater(sessionId, 600_000);
       expect(receiver.received.length).toBeGreaterThanOrEqual(2);
@@ -59,7 +60,7 @@ describe('a session that was purged while its events could not be sent', () => {
   });
 
   test('keeps none but the newest of those that were given up', async () => {
-    const sessionId = await purgedUntold();
+    const { sessionId } = await purgedUntold();
     await ringLater(sessionId, 4 * DAY_MS);
     await eventually(async () => expect(await keptEvents(sessionId)).toBe(1));
     expect(receiver.received).toEqual([]);

@@ -1,3 +1,4 @@
+import { abortAllDurableObjects } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
@@ -6,7 +7,7 @@ import { tokenOf } from '../../fixture-issuer.ts';
 import { dies } from '../../harness/dying-host.ts';
 import { connectFakeHost, retireFakeHost } from '../../harness/fake-host.ts';
 import { SessionEventReader } from '../../harness/session-events.ts';
-import { call, caller, openSession, type TestSession } from '../../harness/sessions.ts';
+import { call, caller, openSession, sessionStub, type TestSession } from '../../harness/sessions.ts';
 
 const RESCUE = { rescue: 'workspace' } as const;
 
@@ -23,6 +24,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   vi.useRealTimers();
+  vi.restoreAllMocks();
   await session.stub.destroy(caller);
   for (const host of [first, second]) await retireFakeHost(host).catch(() => undefined);
   for (const host of [first, second]) await dies(host);
@@ -115,6 +117,48 @@ describe('a suspended session whose snapshot no host that lives can restore', ()
     await becomes(DOUBLE_TRAITS);
     expect(await run('next')).toMatchObject({ value: { stdout: 'next', state_lost: false } });
     expect(second.session(session.id).attach).toMatchObject({ snapshot: { snapshot_id: snapshotId } });
+  });
+
+  test('is not given up where its object was lost in the middle of the rescue', async () => {
+    await open();
+    const snapshotId = await suspend();
+    await dies(first);
+    second.losesAttaches = 100;
+    const attempt = session.stub.resume(caller, RESCUE).catch(() => 'lost');
+    await second.until(() => second.commands.some(({ claims }) => claims.act === 'attach'));
+    await abortAllDurableObjects();
+    expect(await attempt).toBe('lost');
+    session = { ...session, stub: sessionStub(session.id) };
+    expect((await view()).state).toBe('suspended');
+    second.losesAttaches = 0;
+    await becomes(DOUBLE_TRAITS);
+    expect(await run('next')).toMatchObject({ value: { stdout: 'next', state_lost: false } });
+    expect(second.session(session.id).attach).toMatchObject({ snapshot: { snapshot_id: snapshotId } });
+  });
+
+  test('is rescued where somebody else tries to have it whole at the same time', async () => {
+    await open();
+    const snapshotId = await suspend();
+    await dies(first);
+    // Manifests are read to say that there is a workspace: at the end of an attempt, and before the rescue.
+    let begun = 0;
+    let released = 1;
+    const read = env.SNAPSHOTS.get.bind(env.SNAPSHOTS);
+    vi.spyOn(env.SNAPSHOTS, 'get').mockImplementation(async (key: string) => {
+      begun += 1;
+      for (const own = begun; own > released; ) await scheduler.wait(5);
+      return read(key);
+    });
+    const asked = session.stub.resume(caller, RESCUE);
+    await expect.poll(() => begun).toBe(2);
+    const whole = session.stub.resume(caller);
+    await expect.poll(() => begun).toBe(3);
+    released = 2;
+    await expect.poll(async () => (await view()).state).toBe('suspended');
+    released = Number.POSITIVE_INFINITY;
+    expect(await whole).toMatchObject({ ok: false, code: 'no_host_available' });
+    expect(await asked).toMatchObject({ ok: true, value: { state: 'running', host_id: second.hostId } });
+    expect(rescued()).toBe(snapshotId);
   });
 
   test('stays where it is where the snapshot has no workspace of its own', async () => {

@@ -20,20 +20,10 @@ export async function rescueSession(
   }
   // Somebody else's attempt ends as it began; what it comes to decides.
   if (waking.isUnderWay) return rescueSession({ row, waking }, env, image);
-  if (row.record.state !== 'suspended' || row.record.snapshot?.snapshotId !== snapshot.snapshotId)
-    return woken;
-  const { rescue: before } = snapshot;
+  const isStill = row.record.state === 'suspended' && row.record.snapshot?.snapshotId === snapshot.snapshotId;
+  if (!isStill) return woken;
   const { imageDigest } = facts;
-  row.patch({
-    snapshot: {
-      ...row.record.snapshot,
-      rescue: image === undefined ? { image: facts.image, imageDigest } : { image, imageDigest: null },
-    },
-  });
-  const rescued = await waking.wake();
-  const { snapshot: after } = row.record;
-  if (!rescued.ok && after?.snapshotId === snapshot.snapshotId) {
-    row.patch({ snapshot: { ...after, rescue: before } });
-  }
-  return rescued;
+  return waking.wake(
+    image === undefined ? { image: facts.image, imageDigest } : { image, imageDigest: null },
+  );
 }

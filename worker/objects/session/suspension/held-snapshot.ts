@@ -9,6 +9,9 @@ import {
   SnapshotRequirementsSchema,
 } from '../../../../shared/snapshot.ts';
 
+const RescueSchema = z.object({ image: z.string(), imageDigest: ImageDigestSchema.nullable() });
+export type Rescue = z.infer<typeof RescueSchema>;
+
 export const HeldSnapshotSchema = z.object({
   snapshotId: SnapshotIdSchema,
   manifestSha256: z.string(),
@@ -32,7 +35,12 @@ export const HeldSnapshotSchema = z.object({
    * No host can go on from it: its workspace alone goes into an empty sandbox, of this image. Where that is asked for by name,
    * the digest is what the host has by that name.
    */
-  rescue: z.object({ image: z.string(), imageDigest: ImageDigestSchema.nullable() }).nullable().default(null),
+  rescue: RescueSchema.extend({
+    /** Of one that somebody asked for, until the session runs: what this is again where it fails. */
+    before: RescueSchema.nullable().optional(),
+  })
+    .nullable()
+    .default(null),
   /** Of one that was to come back: when that is tried again, and how often it was tried. */
   wake: z.object({ atMs: z.number(), tries: z.number() }).nullable().default(null),
 });

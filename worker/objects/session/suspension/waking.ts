@@ -13,7 +13,7 @@ import type { SessionFacts } from '../rows/records.ts';
 import type { SessionRow } from '../rows/session-row.ts';
 import type { SessionStore } from '../rows/store.ts';
 import type { SandboxKeeper } from '../sandbox/sandbox.ts';
-import { type HeldSnapshot, mayLiePlain } from './held-snapshot.ts';
+import { type HeldSnapshot, mayLiePlain, type Rescue } from './held-snapshot.ts';
 import { withRescue } from './rescuable.ts';
 
 const MAX_HOSTS_TRIED = 3;
@@ -83,10 +83,13 @@ export class Waking {
     this.#port = parts.port;
   }
 
-  /** Resolves when the session runs, at once where it is not suspended. Who comes meanwhile joins. */
-  wake(): Promise<Outcome<null>> {
+  /**
+   * Resolves when the session runs, at once where it is not suspended. Who comes meanwhile joins. `rescue`: with its workspace
+   * alone, where this begins the attempt.
+   */
+  wake(rescue?: Rescue): Promise<Outcome<null>> {
     if (this.#row.maybe?.state !== 'suspended') return Promise.resolve(success(null));
-    this.#waking ??= this.#wake()
+    this.#waking ??= this.#wake(rescue)
       .catch((error: unknown): Outcome<null> => {
         logWarning('waking_failed', { detail: messageOf(error) });
         return failure('internal', 'the session could not be woken');
@@ -96,6 +99,7 @@ export class Waking {
         this.#waking = undefined;
         if (!woken.ok) {
           this.#port.giveBackPlace();
+          this.#mark(undefined);
           if (woken.code === 'snapshot_damaged' && this.#tries >= MAX_TRIES_OF_DAMAGED) {
             this.#port.giveUp(woken);
           }
@@ -148,7 +152,18 @@ export class Waking {
     }
   }
 
-  async #wake(): Promise<Outcome<null>> {
+  /** What was asked for is of one attempt: an eviction may have left it of a former one. */
+  #mark(asked: Rescue | undefined): void {
+    const { state, snapshot } = this.#row.record;
+    if (state !== 'suspended' || snapshot === null) return;
+    const { rescue } = snapshot;
+    const before = rescue?.before === undefined ? rescue : rescue.before;
+    if (asked !== undefined) this.#row.patch({ snapshot: { ...snapshot, rescue: { ...asked, before } } });
+    else if (before !== rescue) this.#row.patch({ snapshot: { ...snapshot, rescue: before } });
+  }
+
+  async #wake(rescue: Rescue | undefined): Promise<Outcome<null>> {
+    this.#mark(rescue);
     // Before anything is tried: an eviction may come between.
     this.#planRetry(1);
     const taken = await this.#port.takePlace();
