@@ -111,7 +111,7 @@ export async function placeAndCreate(
     // The pool's picture of a host is some seconds old: another one may have the room that this one lacks.
     outcome = { ...outcome, retry_after_s: outcome.retry_after_s ?? FULL_RETRY_AFTER_S };
     except.push(placed.value.hostId);
-    await refusedBy(poolName, placed.value.hostId);
+    refusedBy(poolName, placed.value.hostId);
   }
   if (keepsPlaces(poolName)) {
     exchange.waitUntil(pool((stub) => stub.placed({ sessionId }), SAFE).catch(() => undefined));

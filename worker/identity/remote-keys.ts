@@ -3,6 +3,7 @@
  * token names an unknown key, and kept on when the issuer is down. Unknown key ids cannot make the edge hammer it.
  */
 import * as z from 'zod';
+import { answerWithin } from '../middleware/answer-within.ts';
 import type { KeyLookup, KeySource } from './key-source.ts';
 import { readBounded } from './read-bounded.ts';
 import type { VerificationKey } from './verification-key.ts';
@@ -113,16 +114,11 @@ export class RemoteKeys implements KeySource {
     return keys;
   }
 
-  /** Waits for a fetch under way, with a timer of this request: the one that began it may have been cut off. */
+  /** The request that began the fetch may have been cut off. */
   async #settled(): Promise<void> {
     const pending = this.#pending;
     if (pending === undefined) return;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const expired = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, JWKS_TIMEOUT_MS + 1_000);
-    });
-    await Promise.race([pending, expired]);
-    if (timer !== undefined) clearTimeout(timer);
+    await answerWithin(pending, JWKS_TIMEOUT_MS + 1_000);
     if (this.#pending === pending) this.#pending = undefined;
   }
 }

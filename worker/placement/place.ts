@@ -28,8 +28,8 @@ export async function place(
 }
 
 /** A host had no room for what it was asked: this isolate asks it no more for a while. */
-export function refusedBy(pool: string, hostId: string): Promise<void> {
-  return pictures.refusedBy(pool, hostId);
+export function refusedBy(pool: string, hostId: string): void {
+  pictures.refusedBy(pool, hostId);
 }
 
 /** Whether the pool's object keeps a place for a session that is on its way. */

@@ -3,6 +3,7 @@
  * drawn from a picture that is some seconds old, and the host itself decides. A small pool is asked each time.
  */
 import { type Outcome, success } from '../../shared/errors.ts';
+import { answerWithin } from '../middleware/answer-within.ts';
 import { choosePlacement } from '../objects/pool/placement.ts';
 import type { Placement, PlacementWish } from '../objects/pool/port.ts';
 import type { HostRow } from '../objects/pool/store.ts';
@@ -11,6 +12,8 @@ import type { HostRow } from '../objects/pool/store.ts';
 export const MANY_HOSTS = 32;
 export const PICTURE_LIVES_MS = 3_000;
 const MAX_POOLS = 64;
+/** A picture comes in some milliseconds. Who asked for it may be gone, and its answer with it. */
+const JOIN_MS = 1_000;
 
 interface Picture {
   takenAtMs: number;
@@ -18,7 +21,8 @@ interface Picture {
 }
 
 export class PoolPictures {
-  readonly #pictures = new Map<string, Promise<Outcome<Picture>>>();
+  readonly #pictures = new Map<string, Picture>();
+  readonly #asked = new Map<string, Promise<Outcome<Picture>>>();
   /** Pools that had many hosts when they were asked last. */
   readonly #large = new Set<string>();
 
@@ -50,10 +54,8 @@ export class PoolPictures {
   }
 
   /** It has no room, whatever the picture says: nothing more is sent there until the next one. */
-  async refusedBy(pool: string, hostId: string): Promise<void> {
-    const picture = await this.#pictures.get(pool);
-    if (picture?.ok !== true) return;
-    const host = picture.value.hosts.find(({ host_id }) => host_id === hostId);
+  refusedBy(pool: string, hostId: string): void {
+    const host = this.#pictures.get(pool)?.hosts.find(({ host_id }) => host_id === hostId);
     if (host !== undefined) host.placed = host.capacity;
   }
 
@@ -61,13 +63,26 @@ export class PoolPictures {
     pool: string,
     { nowMs, hosts }: { nowMs: number; hosts: () => Promise<Outcome<HostRow[]>> },
   ): Promise<Outcome<Picture>> {
-    const known = await this.#pictures.get(pool);
-    if (known?.ok === true && nowMs - known.value.takenAtMs < PICTURE_LIVES_MS) return known;
+    const known = this.#pictures.get(pool);
+    if (known !== undefined && nowMs - known.takenAtMs < PICTURE_LIVES_MS) return success(known);
     // Asked for once by all who come meanwhile.
-    const taking = hosts().then((found): Outcome<Picture> => {
-      return found.ok ? success({ takenAtMs: nowMs, hosts: found.value }) : found;
+    let silent: Promise<Outcome<Picture>> | undefined;
+    for (let asked = this.#asked.get(pool); asked !== undefined; asked = this.#asked.get(pool)) {
+      if (asked === silent) break;
+      const joined = await answerWithin(asked, JOIN_MS);
+      if (joined !== undefined) return joined;
+      silent = asked;
+    }
+    const asking = hosts().then((found): Outcome<Picture> => {
+      if (!found.ok) return found;
+      const picture = { takenAtMs: nowMs, hosts: found.value };
+      this.#pictures.set(pool, picture);
+      return success(picture);
     });
-    this.#pictures.set(pool, taking);
-    return taking;
+    const asked = asking.finally(() => {
+      if (this.#asked.get(pool) === asked) this.#asked.delete(pool);
+    });
+    this.#asked.set(pool, asked);
+    return asked;
   }
 }

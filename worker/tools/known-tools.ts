@@ -4,6 +4,7 @@
  * is there is kept: a tool that was not there is asked for each time.
  */
 import { type Outcome, success } from '../../shared/errors.ts';
+import { answerWithin } from '../middleware/answer-within.ts';
 import type { FindTools, FoundByName, NameKind, StoredTool, ToolKey } from '../objects/catalogue/port.ts';
 
 export const KNOWN_FOR_MS = 2_000;
@@ -129,7 +130,7 @@ async function answered(
   const text = JSON.stringify(wish.missing);
   for (let underWay = copies.questions.get(text); underWay !== undefined; ) {
     if (!isRecent(underWay.askedAtMs, wish.nowMs)) break;
-    const answer = await heard(underWay.answer);
+    const answer = await answerWithin(underWay.answer, PATIENCE_MS);
     if (answer !== undefined) return { names: underWay.names, answer };
     if (copies.questions.get(text) === underWay) break;
     underWay = copies.questions.get(text);
@@ -144,15 +145,6 @@ async function answered(
     if (copies.questions.get(text) === question) copies.questions.delete(text);
   });
   return { names: question.names, answer };
-}
-
-/** Undefined where it takes long: a request that has gone takes what it asked with it, and nobody would hear of it. */
-async function heard<T>(answer: Promise<T>): Promise<T | undefined> {
-  let timer: number | null = null;
-  const patience = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), PATIENCE_MS);
-  });
-  return Promise.race([answer, patience]).finally(() => clearTimeout(timer));
 }
 
 function asked(

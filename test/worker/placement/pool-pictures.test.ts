@@ -58,7 +58,7 @@ describe("an isolate's picture of a large pool", () => {
     const place = (nowMs: number) =>
       pictures.place('default', wish, { nowMs, random: () => 0, hosts: async () => success(hostsOf(1)) });
     expect(await place(1)).toMatchObject({ ok: true, value: { hostId: 'h0' } });
-    await pictures.refusedBy('default', 'h0');
+    pictures.refusedBy('default', 'h0');
     expect(await place(2)).toMatchObject({ ok: false, code: 'no_host_available' });
     expect(await place(10_000)).toMatchObject({ ok: true });
   });
