@@ -19,8 +19,16 @@ export interface Schema {
 /** `filledWith`: an expression in SQL, of what the rows get that are there before the column is. */
 export type NewerColumn = readonly [table: string, column: string, type: string, filledWith?: string];
 
-/** What is known to be made, by the storage of an object in memory. */
-const made = new WeakMap<DurableObjectStorage, Map<string, string>>();
+/** What is known to be made. */
+interface Known {
+  /** Texts by name. */
+  texts: Map<string, string>;
+  /** Tables of an object whose book is empty: a version made them that kept none. */
+  tables: ReadonlySet<string>;
+}
+
+/** By the storage of an object in memory. */
+const made = new WeakMap<DurableObjectStorage, Known>();
 
 /**
  * An object that wakes asks the database once what there is, for all of its stores, instead of once for each table and
@@ -31,12 +39,12 @@ export function ensureSchema(storage: DurableObjectStorage, schema: Schema): voi
   const { sql } = storage;
   const known = knownTo(storage);
   const text = [statements, ...newerColumns.map((column) => column.join(' ')), afterwards].join('\n');
-  if (known.get(name) === text) return;
+  if (known.texts.get(name) === text) return;
   sql.exec(statements);
   for (const column of newerColumns) ensureColumn(sql, column);
   if (afterwards !== '') sql.exec(afterwards);
   sql.exec('INSERT OR REPLACE INTO made_schema (name, text) VALUES (?, ?)', name, text);
-  known.set(name, text);
+  known.texts.set(name, text);
 }
 
 function ensureColumn(sql: SqlStorage, [table, column, type, filledWith]: NewerColumn): void {
@@ -46,13 +54,48 @@ function ensureColumn(sql: SqlStorage, [table, column, type, filledWith]: NewerC
   if (filledWith !== undefined) sql.exec(`UPDATE ${table} SET ${column} = ${filledWith}`);
 }
 
-function knownTo(storage: DurableObjectStorage): Map<string, string> {
+function knownTo(storage: DurableObjectStorage): Known {
   const known = made.get(storage);
   if (known !== undefined) return known;
   const { sql } = storage;
   sql.exec(BOOK);
   const rows = sql.exec('SELECT name, text FROM made_schema').toArray();
-  const read = new Map(rows.map((row) => MadeSchema.parse(row)).map(({ name, text }) => [name, text]));
+  const texts = new Map(rows.map((row) => MadeSchema.parse(row)).map(({ name, text }) => [name, text]));
+  const read = { texts, tables: new Set(texts.size === 0 ? tablesIn(sql) : []) };
   made.set(storage, read);
   return read;
+}
+
+function tablesIn(sql: SqlStorage): string[] {
+  const rows = sql.exec("SELECT name FROM sqlite_master WHERE type = 'table'").toArray();
+  return rows.map(({ name }) => String(name));
+}
+
+/**
+ * Tables that most objects never need: made at the first write, as each costs an object pages to write and to keep. Before
+ * that all that is asked of them is empty.
+ */
+export class LateTables {
+  readonly #storage: DurableObjectStorage;
+  readonly #schema: Schema;
+  readonly #table: string;
+
+  /** `table`: any one of them. */
+  constructor(storage: DurableObjectStorage, schema: Schema & { table: string }) {
+    const { table, ...rest } = schema;
+    this.#storage = storage;
+    this.#schema = rest;
+    this.#table = table;
+  }
+
+  get areMade(): boolean {
+    const { texts, tables } = knownTo(this.#storage);
+    return texts.has(this.#schema.name) || tables.has(this.#table);
+  }
+
+  /** With the tables, whether they were there before or not. */
+  get sql(): SqlStorage {
+    ensureSchema(this.#storage, this.#schema);
+    return this.#storage.sql;
+  }
 }

@@ -1,8 +1,13 @@
 /** What an object does about its tables when it wakes. */
 import { evictDurableObject, runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
-import { expect, test } from 'vitest';
-import { ensureSchema, type Schema } from '../../../worker/objects/schema.ts';
+import { describe, expect, test } from 'vitest';
+import { SessionSchema } from '../../../shared/session.ts';
+import { ensureSchema, LateTables, type Schema } from '../../../worker/objects/schema.ts';
+import { echo } from '../../fixtures/host-double/host-double.ts';
+import { tokenOf } from '../fixture-issuer.ts';
+import { api } from '../harness/api.ts';
+import { connectFakeHost, retireFakeHost } from '../harness/fake-host.ts';
 
 const FIRST: Schema = {
   name: 'example',
@@ -68,4 +73,89 @@ test('an object whose tables a version without this book made gets what it lacks
   });
   await evictDurableObject(stub);
   expect(await ensure(FIRST)).toBe(2);
+});
+
+describe('tables that most objects never need', () => {
+  const LATE = {
+    name: 'late',
+    table: 'late',
+    statements: 'CREATE TABLE IF NOT EXISTS late (n INTEGER PRIMARY KEY)',
+  };
+
+  function objectWithLateTables(name: string) {
+    const stub = env.SESSION.get(env.SESSION.idFromName(name));
+    const within = <T>(
+      work: (tables: LateTables, storage: DurableObjectStorage) => T,
+      schema: Schema = LATE,
+    ) =>
+      runInDurableObject(stub, (_object, { storage }) =>
+        work(new LateTables(storage, { ...schema, table: LATE.table }), storage),
+      );
+    return { stub, within };
+  }
+
+  test('are not there before something is written to them, and stay from then on', async () => {
+    const { stub, within } = objectWithLateTables('schema:late');
+    expect(await within(({ areMade }) => areMade)).toBe(false);
+    await within(({ sql }) => void sql.exec('INSERT INTO late DEFAULT VALUES'));
+    await evictDurableObject(stub);
+    expect(await within(({ areMade }) => areMade)).toBe(true);
+    expect(await within(({ sql }) => sql.exec('SELECT n FROM late').toArray())).toEqual([{ n: 1 }]);
+  });
+
+  test('get the columns that they lack when a newer version looks at them', async () => {
+    const { stub, within } = objectWithLateTables('schema:late-column');
+    await within(({ sql }) => void sql.exec('INSERT INTO late DEFAULT VALUES'));
+    await evictDurableObject(stub);
+    const newer: Schema = { ...LATE, newerColumns: [['late', 'added', 'TEXT']] };
+    const rows = await within(
+      ({ areMade, sql }) => areMade && sql.exec('SELECT * FROM late').toArray(),
+      newer,
+    );
+    expect(rows).toEqual([{ n: 1, added: null }]);
+  });
+
+  test('are known to be there where a version without this book made them', async () => {
+    const { stub, within } = objectWithLateTables('schema:late-former');
+    await within((_tables, { sql }) => {
+      sql.exec('CREATE TABLE late (n INTEGER PRIMARY KEY); INSERT INTO late VALUES (7)');
+      sql.exec('DROP TABLE made_schema');
+    });
+    await evictDurableObject(stub);
+    expect(await within(({ areMade, sql }) => areMade && sql.exec('SELECT n FROM late').toArray())).toEqual([
+      { n: 7 },
+    ]);
+  });
+
+  test('of a session are not made by its calls', async () => {
+    const host = await connectFakeHost();
+    host.script = echo;
+    const token = await tokenOf();
+    const { session_id: sessionId } = SessionSchema.parse(
+      (await api('POST', '/v1/sessions', { token, body: {} })).json,
+    );
+    const body = { tool_name: 'shell', arguments: { command: 'true' } };
+    const called = await api('POST', `/v1/sessions/${sessionId}/execute`, { token, body });
+    expect(called.status, called.text).toBe(200);
+    const stub = env.SESSION.get(env.SESSION.idFromName(sessionId));
+    const tables = await runInDurableObject(stub, (_object, { storage }) =>
+      storage.sql
+        .exec("SELECT name FROM sqlite_master WHERE type = 'table'")
+        .toArray()
+        .map(({ name }) => name),
+    );
+    await retireFakeHost(host);
+    expect(tables).toContain('execution');
+    for (const late of [
+      'program',
+      'inner_call',
+      'edge_call',
+      'edge_receipt',
+      'spill',
+      'restore_point',
+      'lineage',
+    ]) {
+      expect(tables).not.toContain(late);
+    }
+  });
 });

@@ -1,7 +1,7 @@
 /** SQL of the calls of a session that ran at the edge: enough to answer a repeated one, and to show it. */
 import * as z from 'zod';
 import { type Execution, ExecutionSchema } from '../../../../shared/execution.ts';
-import { ensureSchema } from '../../schema.ts';
+import { LateTables } from '../../schema.ts';
 import { MadeCallSchema } from '../edge-receipts/made.ts';
 import { json } from '../rows/records.ts';
 
@@ -40,16 +40,15 @@ const RunningSchema = z.object({ executionId: z.string(), deadlineAtMs: z.number
 export type EdgeCallRow = z.infer<typeof RowSchema>;
 
 export class EdgeCallStore {
-  readonly #sql: SqlStorage;
+  readonly #tables: LateTables;
 
   constructor(storage: DurableObjectStorage) {
-    this.#sql = storage.sql;
-    ensureSchema(storage, { name: 'edge-calls', ...SCHEMA });
+    this.#tables = new LateTables(storage, { name: 'edge-calls', table: 'edge_call', ...SCHEMA });
   }
 
   /** Gives its number. */
   insert(row: Omit<EdgeCallRow, 'n'> & { idempotencyKey: string | null }): number {
-    const inserted = this.#sql.exec(
+    const inserted = this.#tables.sql.exec(
       `INSERT INTO edge_call (executionId, afterN, idempotencyKey, fingerprint, deadlineAtMs, execution, made)
        VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING n`,
       row.execution.execution_id,
@@ -68,7 +67,7 @@ export class EdgeCallStore {
     execution: Execution,
     { endedAtMs, contentBytes }: { endedAtMs: number; contentBytes: number },
   ): void {
-    this.#sql.exec(
+    this.#tables.sql.exec(
       'UPDATE edge_call SET execution = ?, endedAtMs = ?, contentBytes = ? WHERE executionId = ?',
       JSON.stringify(execution),
       endedAtMs,
@@ -79,7 +78,7 @@ export class EdgeCallStore {
 
   /** Only how it ended is kept of it. */
   dropContent(n: number, execution: Execution): void {
-    this.#sql.exec(
+    this.#tables.sql.exec(
       'UPDATE edge_call SET execution = ?, contentBytes = 0 WHERE n = ?',
       JSON.stringify(execution),
       n,
@@ -96,7 +95,8 @@ export class EdgeCallStore {
 
   /** Newest first, those before the one with number `n` that came after execution `afterN`. */
   before({ afterN, n }: { afterN: number; n: number }, limit: number): EdgeCallRow[] {
-    const found = this.#sql.exec(
+    if (!this.#tables.areMade) return [];
+    const found = this.#tables.sql.exec(
       'SELECT * FROM edge_call WHERE afterN < ? OR (afterN = ? AND n < ?) ORDER BY afterN DESC, n DESC LIMIT ?',
       afterN,
       afterN,
@@ -108,7 +108,8 @@ export class EdgeCallStore {
 
   /** Those that run. */
   running(): { executionId: string; deadlineAtMs: number }[] {
-    return this.#sql
+    if (!this.#tables.areMade) return [];
+    return this.#tables.sql
       .exec('SELECT executionId, deadlineAtMs FROM edge_call WHERE endedAtMs IS NULL')
       .toArray()
       .map((row) => RunningSchema.parse(row));
@@ -116,7 +117,8 @@ export class EdgeCallStore {
 
   /** Lets ended ones go that no key since then asks for, but for the newest `kept` of them. */
   deleteUnkeyedBeyond(kept: number, sinceMs: number): void {
-    this.#sql.exec(
+    if (!this.#tables.areMade) return;
+    this.#tables.sql.exec(
       `DELETE FROM edge_call WHERE n IN (
          SELECT n FROM edge_call WHERE endedAtMs IS NOT NULL AND (idempotencyKey IS NULL OR deadlineAtMs < ?)
          ORDER BY n DESC LIMIT -1 OFFSET ?)`,
@@ -127,9 +129,11 @@ export class EdgeCallStore {
 
   /** Lets the oldest ended ones go, until there are no more than so many. */
   deleteBeyond(count: number): void {
-    const excess = Number(this.#sql.exec('SELECT COUNT(*) AS count FROM edge_call').one().count) - count;
+    if (!this.#tables.areMade) return;
+    const excess =
+      Number(this.#tables.sql.exec('SELECT COUNT(*) AS count FROM edge_call').one().count) - count;
     if (excess <= 0) return;
-    this.#sql.exec(
+    this.#tables.sql.exec(
       `DELETE FROM edge_call WHERE n IN (
          SELECT n FROM edge_call WHERE endedAtMs IS NOT NULL ORDER BY n LIMIT ?)`,
       excess,
@@ -137,7 +141,8 @@ export class EdgeCallStore {
   }
 
   deleteEndedBefore(beforeMs: number, limit: number): number {
-    return this.#sql.exec(
+    if (!this.#tables.areMade) return 0;
+    return this.#tables.sql.exec(
       'DELETE FROM edge_call WHERE n IN (SELECT n FROM edge_call WHERE endedAtMs < ? ORDER BY n LIMIT ?)',
       beforeMs,
       limit,
@@ -146,7 +151,8 @@ export class EdgeCallStore {
 
   /** Those of which something may be kept that they gave. */
   unexpiredBefore(beforeMs: number, limit: number): EdgeCallRow[] {
-    return this.#sql
+    if (!this.#tables.areMade) return [];
+    return this.#tables.sql
       .exec('SELECT * FROM edge_call WHERE endedAtMs < ? AND expired = 0 ORDER BY n LIMIT ?', beforeMs, limit)
       .toArray()
       .map((row) => RowSchema.parse(row));
@@ -155,24 +161,31 @@ export class EdgeCallStore {
   /** Only how it ended is kept of it. */
   expire(n: number, execution: Execution): void {
     this.dropContent(n, execution);
-    this.#sql.exec('UPDATE edge_call SET expired = 1 WHERE n = ?', n);
+    this.#tables.sql.exec('UPDATE edge_call SET expired = 1 WHERE n = ?', n);
   }
 
   contentBytes(): number {
+    if (!this.#tables.areMade) return 0;
     return Number(
-      this.#sql.exec('SELECT COALESCE(SUM(contentBytes), 0) AS bytes FROM edge_call').one().bytes,
+      this.#tables.sql.exec('SELECT COALESCE(SUM(contentBytes), 0) AS bytes FROM edge_call').one().bytes,
     );
   }
 
   /** The oldest of which content is kept. */
   oldestWithContent(): (EdgeCallRow & { contentBytes: number }) | undefined {
-    const found = this.#sql.exec('SELECT * FROM edge_call WHERE contentBytes > 0 ORDER BY n LIMIT 1');
+    if (!this.#tables.areMade) return undefined;
+    const found = this.#tables.sql.exec('SELECT * FROM edge_call WHERE contentBytes > 0 ORDER BY n LIMIT 1');
     const [row] = found.toArray();
     return row === undefined ? undefined : RowSchema.extend({ contentBytes: z.number() }).parse(row);
   }
 
+  clear(): void {
+    if (this.#tables.areMade) this.#tables.sql.exec('DELETE FROM edge_call');
+  }
+
   #one(column: 'executionId' | 'idempotencyKey', value: string): EdgeCallRow | undefined {
-    const [row] = this.#sql.exec(`SELECT * FROM edge_call WHERE ${column} = ?`, value).toArray();
+    if (!this.#tables.areMade) return undefined;
+    const [row] = this.#tables.sql.exec(`SELECT * FROM edge_call WHERE ${column} = ?`, value).toArray();
     return row === undefined ? undefined : RowSchema.parse(row);
   }
 }

@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { type Envelope, EnvelopeSchema } from '../../../../shared/dsse.ts';
 import { EdgeReceiptSchema } from '../../../../shared/edge-receipt.ts';
-import { ensureSchema } from '../../schema.ts';
+import { LateTables } from '../../schema.ts';
 import { json } from '../rows/records.ts';
 
 const SCHEMA = `
@@ -33,16 +33,16 @@ const UnsignedSchema = z.object({
 export type UnsignedReceipt = z.infer<typeof UnsignedSchema>;
 
 export class EdgeReceiptStore {
-  readonly #sql: SqlStorage;
+  readonly #tables: LateTables;
 
   constructor(storage: DurableObjectStorage) {
-    this.#sql = storage.sql;
-    ensureSchema(storage, { name: 'edge-receipts', statements: SCHEMA });
+    const schema = { name: 'edge-receipts', table: 'edge_receipt', statements: SCHEMA };
+    this.#tables = new LateTables(storage, schema);
   }
 
   /** False where the execution has one. */
   insert(facts: EdgeReceiptFacts, result: string | null): boolean {
-    const inserted = this.#sql.exec(
+    const inserted = this.#tables.sql.exec(
       'INSERT INTO edge_receipt (executionId, facts, result) VALUES (?, ?, ?) ON CONFLICT DO NOTHING',
       facts.execution_id,
       JSON.stringify(facts),
@@ -52,7 +52,8 @@ export class EdgeReceiptStore {
   }
 
   firstUnsigned(): UnsignedReceipt | undefined {
-    const found = this.#sql.exec(
+    if (!this.#tables.areMade) return undefined;
+    const found = this.#tables.sql.exec(
       'SELECT seq, facts, result FROM edge_receipt WHERE envelope IS NULL ORDER BY seq LIMIT 1',
     );
     const [row] = found.toArray();
@@ -60,7 +61,7 @@ export class EdgeReceiptStore {
   }
 
   signed(seq: number, { envelope, sha256 }: { envelope: Envelope; sha256: string }): void {
-    this.#sql.exec(
+    this.#tables.sql.exec(
       'UPDATE edge_receipt SET envelope = ?, sha256 = ?, facts = NULL, result = NULL WHERE seq = ?',
       JSON.stringify(envelope),
       sha256,
@@ -70,13 +71,15 @@ export class EdgeReceiptStore {
 
   /** Of the payload; undefined where there is none of this number. */
   sha256(seq: number): string | undefined {
-    const [row] = this.#sql.exec('SELECT sha256 FROM edge_receipt WHERE seq = ?', seq).toArray();
+    if (!this.#tables.areMade) return undefined;
+    const [row] = this.#tables.sql.exec('SELECT sha256 FROM edge_receipt WHERE seq = ?', seq).toArray();
     return typeof row?.sha256 === 'string' ? row.sha256 : undefined;
   }
 
   /** Null: it is there, and not signed yet. */
   find(executionId: string): Envelope | null | undefined {
-    const [row] = this.#sql
+    if (!this.#tables.areMade) return undefined;
+    const [row] = this.#tables.sql
       .exec('SELECT envelope FROM edge_receipt WHERE executionId = ?', executionId)
       .toArray();
     return row === undefined ? undefined : json(EnvelopeSchema).nullable().parse(row.envelope);
@@ -84,11 +87,16 @@ export class EdgeReceiptStore {
 
   /** Signed ones behind position `after`, in order. */
   page(after: number, limit: number): Envelope[] {
-    const found = this.#sql.exec(
+    if (!this.#tables.areMade) return [];
+    const found = this.#tables.sql.exec(
       'SELECT envelope FROM edge_receipt WHERE seq > ? AND envelope IS NOT NULL ORDER BY seq LIMIT ?',
       after,
       limit,
     );
     return found.toArray().map((row) => json(EnvelopeSchema).parse(row.envelope));
+  }
+
+  clear(): void {
+    if (this.#tables.areMade) this.#tables.sql.exec('DELETE FROM edge_receipt');
   }
 }

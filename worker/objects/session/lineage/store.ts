@@ -1,6 +1,6 @@
 /** SQL of the snapshots that the present state of a session comes from. */
 import * as z from 'zod';
-import { ensureSchema } from '../../schema.ts';
+import { LateTables } from '../../schema.ts';
 import { PointSnapshotSchema } from '../restore-points/store.ts';
 import { Flag, json } from '../rows/records.ts';
 
@@ -23,23 +23,23 @@ const AncestorSchema = z.object({
 export type Ancestor = z.infer<typeof AncestorSchema>;
 
 export class LineageStore {
-  readonly #sql: SqlStorage;
+  readonly #tables: LateTables;
 
   constructor(context: DurableObjectState) {
-    this.#sql = context.storage.sql;
-    ensureSchema(context.storage, { name: 'lineage', statements: SCHEMA });
+    this.#tables = new LateTables(context.storage, { name: 'lineage', table: 'lineage', statements: SCHEMA });
   }
 
   /** Newest first. */
   all(): Ancestor[] {
-    return this.#sql
+    if (!this.#tables.areMade) return [];
+    return this.#tables.sql
       .exec('SELECT place, is_own AS isOwn, taken_at AS takenAtMs, snapshot FROM lineage ORDER BY place DESC')
       .toArray()
       .map((row) => AncestorSchema.parse(row));
   }
 
   add({ isOwn, takenAtMs, snapshot }: Omit<Ancestor, 'place'>): void {
-    this.#sql.exec(
+    this.#tables.sql.exec(
       'INSERT INTO lineage (is_own, taken_at, snapshot) VALUES (?, ?, ?)',
       isOwn ? 1 : 0,
       takenAtMs,
@@ -48,6 +48,6 @@ export class LineageStore {
   }
 
   delete(place: number): void {
-    this.#sql.exec('DELETE FROM lineage WHERE place = ?', place);
+    this.#tables.sql.exec('DELETE FROM lineage WHERE place = ?', place);
   }
 }

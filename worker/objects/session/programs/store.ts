@@ -2,13 +2,13 @@
 import * as z from 'zod';
 import { CallErrorSchema, InnerCallStatusSchema } from '../../../../shared/code-mode.ts';
 import { concatBytes } from '../../../../shared/encoding.ts';
-import { ensureSchema } from '../../schema.ts';
+import { LateTables } from '../../schema.ts';
 import { MadeCallSchema } from '../edge-receipts/made.ts';
 import { Flag, json } from '../rows/records.ts';
 import { ROWS_PER_EXECUTION } from '../rows/row-numbers.ts';
 import { type ProgramFacts, ProgramFactsSchema } from './port.ts';
 
-const SCHEMA = `
+const STATEMENTS = `
 CREATE TABLE IF NOT EXISTS program (
   n INTEGER PRIMARY KEY, facts TEXT NOT NULL, calls INTEGER NOT NULL, writes INTEGER NOT NULL, bytes INTEGER NOT NULL
 );
@@ -26,10 +26,15 @@ CREATE TABLE IF NOT EXISTS inner_call_piece (
 ) WITHOUT ROWID;
 `;
 
-const NEWER_COLUMNS = [
-  ['inner_call', 'made', 'TEXT'],
-  ['inner_call', 'approval', 'TEXT'],
-] as const;
+const SCHEMA = {
+  name: 'programs',
+  table: 'program',
+  statements: STATEMENTS,
+  newerColumns: [
+    ['inner_call', 'made', 'TEXT'],
+    ['inner_call', 'approval', 'TEXT'],
+  ],
+} as const;
 
 const CALLS_PER_PROGRAM = ROWS_PER_EXECUTION;
 
@@ -88,16 +93,15 @@ const COLUMNS_OF_SUMMARY = Object.keys(CallRowSchema.shape)
 type Stored = string | number | boolean | object | null;
 
 export class ProgramStore {
-  readonly #sql: SqlStorage;
+  readonly #tables: LateTables;
 
   constructor(context: DurableObjectState) {
-    this.#sql = context.storage.sql;
-    ensureSchema(context.storage, { name: 'programs', statements: SCHEMA, newerColumns: NEWER_COLUMNS });
+    this.#tables = new LateTables(context.storage, SCHEMA);
   }
 
   /** Former versions may have left one with this number whose execution was never written. */
   insert(n: number, facts: ProgramFacts): void {
-    this.#sql.exec(
+    this.#tables.sql.exec(
       'INSERT OR REPLACE INTO program (n, facts, calls, writes, bytes) VALUES (?, ?, 0, 0, 0)',
       n,
       JSON.stringify(facts),
@@ -105,12 +109,13 @@ export class ProgramStore {
   }
 
   find(n: number): ProgramRow | undefined {
-    const [row] = this.#sql.exec('SELECT * FROM program WHERE n = ?', n).toArray();
+    if (!this.#tables.areMade) return undefined;
+    const [row] = this.#tables.sql.exec('SELECT * FROM program WHERE n = ?', n).toArray();
     return row === undefined ? undefined : ProgramRowSchema.parse(row);
   }
 
   use(n: number, used: { calls: number; writes: number; bytes: number }): void {
-    this.#sql.exec(
+    this.#tables.sql.exec(
       'UPDATE program SET calls = calls + ?, writes = writes + ?, bytes = bytes + ? WHERE n = ?',
       used.calls,
       used.writes,
@@ -121,18 +126,19 @@ export class ProgramStore {
 
   /** Undefined before its clock stood still for the first time. */
   leftMs(n: number): number | undefined {
-    const [row] = this.#sql.exec('SELECT leftMs FROM program_clock WHERE n = ?', n).toArray();
+    if (!this.#tables.areMade) return undefined;
+    const [row] = this.#tables.sql.exec('SELECT leftMs FROM program_clock WHERE n = ?', n).toArray();
     return row === undefined ? undefined : Number(row.leftMs);
   }
 
   setLeft(n: number, leftMs: number): void {
-    this.#sql.exec('INSERT OR REPLACE INTO program_clock (n, leftMs) VALUES (?, ?)', n, leftMs);
+    this.#tables.sql.exec('INSERT OR REPLACE INTO program_clock (n, leftMs) VALUES (?, ?)', n, leftMs);
   }
 
   /** Bytes that are kept of the arguments of a call that is not whole yet. */
   pieceBytes(n: number, call: number): number {
     const id = idOf(n, call);
-    const row = this.#sql
+    const row = this.#tables.sql
       .exec('SELECT COALESCE(SUM(LENGTH(bytes)), 0) AS bytes FROM inner_call_piece WHERE id = ?', id)
       .one();
     return Number(row.bytes);
@@ -140,7 +146,7 @@ export class ProgramStore {
 
   insertPiece(n: number, call: number, piece: { offset: number; bytes: Uint8Array }): void {
     const { offset, bytes } = piece;
-    this.#sql.exec(
+    this.#tables.sql.exec(
       'INSERT INTO inner_call_piece (id, offset, bytes) VALUES (?, ?, ?)',
       idOf(n, call),
       offset,
@@ -150,21 +156,22 @@ export class ProgramStore {
 
   /** All calls that are not whole yet. */
   dropPieces(n: number): void {
-    this.#sql.exec('DELETE FROM inner_call_piece WHERE id >= ? AND id < ?', ...rangeOf(n));
+    if (!this.#tables.areMade) return;
+    this.#tables.sql.exec('DELETE FROM inner_call_piece WHERE id >= ? AND id < ?', ...rangeOf(n));
   }
 
   takePieces(n: number, call: number): Uint8Array {
     const id = idOf(n, call);
-    const rows = this.#sql.exec('SELECT bytes FROM inner_call_piece WHERE id = ? ORDER BY offset', id);
+    const rows = this.#tables.sql.exec('SELECT bytes FROM inner_call_piece WHERE id = ? ORDER BY offset', id);
     const pieces = rows.toArray().map((row) => new Uint8Array(z.instanceof(ArrayBuffer).parse(row.bytes)));
-    this.#sql.exec('DELETE FROM inner_call_piece WHERE id = ?', id);
+    this.#tables.sql.exec('DELETE FROM inner_call_piece WHERE id = ?', id);
     return concatBytes(pieces);
   }
 
   insertCall(n: number, call: number, row: Omit<CallRow, 'id'>): CallRow {
     const whole = { id: idOf(n, call), ...row };
     const columns = Object.keys(whole);
-    this.#sql.exec(
+    this.#tables.sql.exec(
       `INSERT INTO inner_call (${columns.join(', ')}) VALUES (${columns.map(() => '?').join(', ')})`,
       ...Object.values(whole).map(stored),
     );
@@ -173,7 +180,7 @@ export class ProgramStore {
 
   patchCall(row: CallRow, patch: Partial<CallRow>): void {
     const columns = Object.keys(patch);
-    this.#sql.exec(
+    this.#tables.sql.exec(
       `UPDATE inner_call SET ${columns.map((column) => `${column} = ?`).join(', ')} WHERE id = ?`,
       ...Object.values(patch).map((value) => stored(value ?? null)),
       row.id,
@@ -188,7 +195,7 @@ export class ProgramStore {
   /** Number of the last one, 0 before the first. */
   lastCall(n: number): number {
     const [from, to] = rangeOf(n);
-    const row = this.#sql
+    const row = this.#tables.sql
       .exec('SELECT MAX(id) AS id FROM inner_call WHERE id >= ? AND id < ?', from, to)
       .one();
     return row.id === null ? 0 : Number(row.id) - from;
@@ -205,7 +212,8 @@ export class ProgramStore {
 
   /** Of all programs, the newest first, those before a place, without arguments and answers. */
   callsBefore({ n, call }: { n: number; call: number }, limit: number): CallRow[] {
-    return this.#sql
+    if (!this.#tables.areMade) return [];
+    return this.#tables.sql
       .exec(
         `SELECT ${COLUMNS_OF_SUMMARY}, NULL AS arguments, NULL AS answer FROM inner_call
          WHERE id < ? ORDER BY id DESC LIMIT ?`,
@@ -249,7 +257,7 @@ export class ProgramStore {
   }
 
   lastShown(n: number): number {
-    const row = this.#sql
+    const row = this.#tables.sql
       .exec('SELECT COALESCE(MAX(shown), 0) AS shown FROM inner_call WHERE id >= ? AND id < ?', ...rangeOf(n))
       .one();
     return Number(row.shown);
@@ -257,7 +265,8 @@ export class ProgramStore {
 
   /** Bytes of arguments and of answers that are kept of its calls. */
   keptBytes(n: number): number {
-    const row = this.#sql
+    if (!this.#tables.areMade) return 0;
+    const row = this.#tables.sql
       .exec(
         `SELECT COALESCE(SUM(octet_length(arguments)), 0) + COALESCE(SUM(octet_length(answer)), 0) + (
            SELECT COALESCE(SUM(octet_length(bytes)), 0) FROM inner_call_piece WHERE id >= ?1 AND id < ?2) AS bytes
@@ -272,13 +281,13 @@ export class ProgramStore {
   letGo(n: number): number {
     const range = rangeOf(n);
     this.dropPieces(n);
-    this.#sql.exec('DELETE FROM program_clock WHERE n = ?', n);
-    this.#sql.exec('UPDATE inner_call SET answer = NULL WHERE id >= ? AND id < ?', ...range);
-    this.#sql.exec(
+    this.#tables.sql.exec('DELETE FROM program_clock WHERE n = ?', n);
+    this.#tables.sql.exec('UPDATE inner_call SET answer = NULL WHERE id >= ? AND id < ?', ...range);
+    this.#tables.sql.exec(
       'UPDATE inner_call SET arguments = NULL WHERE shown IS NULL AND id >= ? AND id < ?',
       ...range,
     );
-    const row = this.#sql
+    const row = this.#tables.sql
       .exec(
         'SELECT COALESCE(SUM(LENGTH(arguments)), 0) AS bytes FROM inner_call WHERE id >= ? AND id < ?',
         ...range,
@@ -287,8 +296,37 @@ export class ProgramStore {
     return Number(row.bytes);
   }
 
+  /** The program with its calls. */
+  delete(n: number): void {
+    if (!this.#tables.areMade) return;
+    this.#tables.sql.exec('DELETE FROM program WHERE n = ?', n);
+    this.#tables.sql.exec('DELETE FROM inner_call WHERE id >= ? AND id < ?', ...rangeOf(n));
+    this.dropPieces(n);
+  }
+
+  dropArguments(n: number): void {
+    if (!this.#tables.areMade) return;
+    this.#tables.sql.exec('UPDATE inner_call SET arguments = NULL WHERE id >= ? AND id < ?', ...rangeOf(n));
+  }
+
+  /** What its calls failed with is left as a code. */
+  dropMessages(n: number): void {
+    if (!this.#tables.areMade) return;
+    this.#tables.sql.exec(
+      `UPDATE inner_call SET error = json_set(error, '$.message', '') WHERE error IS NOT NULL AND id >= ? AND id < ?`,
+      ...rangeOf(n),
+    );
+  }
+
+  clear(): void {
+    if (!this.#tables.areMade) return;
+    for (const table of ['program', 'inner_call', 'inner_call_piece'])
+      this.#tables.sql.exec(`DELETE FROM ${table}`);
+  }
+
   #calls(clause: string, ...bindings: (string | number)[]): CallRow[] {
-    return this.#sql
+    if (!this.#tables.areMade) return [];
+    return this.#tables.sql
       .exec(`SELECT * FROM inner_call ${clause}`, ...bindings)
       .toArray()
       .map((row) => CallRowSchema.parse(row));

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { SnapshotIdSchema } from '../../../../shared/ids.ts';
 import { ShellStandingSchema } from '../../../../shared/shell-standing.ts';
 import { SnapshotRequirementsSchema } from '../../../../shared/snapshot.ts';
-import { ensureSchema } from '../../schema.ts';
+import { LateTables } from '../../schema.ts';
 import { json } from '../rows/records.ts';
 
 const SCHEMA = 'CREATE TABLE IF NOT EXISTS restore_point (n INTEGER PRIMARY KEY, snapshot TEXT NOT NULL)';
@@ -24,26 +24,31 @@ const PointSchema = z.object({ n: z.number(), snapshot: json(PointSnapshotSchema
 export type RestorePoint = z.infer<typeof PointSchema>;
 
 export class RestorePointStore {
-  readonly #sql: SqlStorage;
+  readonly #tables: LateTables;
 
   constructor(context: DurableObjectState) {
-    this.#sql = context.storage.sql;
-    ensureSchema(context.storage, { name: 'restore-points', statements: SCHEMA });
+    const schema = { name: 'restore-points', table: 'restore_point', statements: SCHEMA };
+    this.#tables = new LateTables(context.storage, schema);
   }
 
   /** Oldest first. */
   all(): RestorePoint[] {
-    return this.#sql
+    if (!this.#tables.areMade) return [];
+    return this.#tables.sql
       .exec('SELECT n, snapshot FROM restore_point ORDER BY n')
       .toArray()
       .map((row) => PointSchema.parse(row));
   }
 
   insert(n: number, snapshot: PointSnapshot): void {
-    this.#sql.exec('INSERT INTO restore_point (n, snapshot) VALUES (?, ?)', n, JSON.stringify(snapshot));
+    this.#tables.sql.exec(
+      'INSERT INTO restore_point (n, snapshot) VALUES (?, ?)',
+      n,
+      JSON.stringify(snapshot),
+    );
   }
 
   delete(n: number): void {
-    this.#sql.exec('DELETE FROM restore_point WHERE n = ?', n);
+    this.#tables.sql.exec('DELETE FROM restore_point WHERE n = ?', n);
   }
 }

@@ -2,8 +2,11 @@
 import * as z from 'zod';
 import { type Envelope, EnvelopeSchema } from '../../../../shared/dsse.ts';
 import { ensureSchema } from '../../schema.ts';
+import { EdgeCallStore } from '../edge-calls/store.ts';
+import { EdgeReceiptStore } from '../edge-receipts/store.ts';
 import { OutputRows } from '../event-logs/output-rows.ts';
-import { dropOutputs } from '../outputs/store.ts';
+import { OutputsStore } from '../outputs/store.ts';
+import { ProgramStore } from '../programs/store.ts';
 import {
   type ExecutionRecord,
   ExecutionRecordSchema,
@@ -93,11 +96,20 @@ export class SessionStore {
   readonly output: OutputRows;
   readonly #context: DurableObjectState;
   readonly #sql: SqlStorage;
+  /** What belongs to an execution goes with it. */
+  readonly #outputs: OutputsStore;
+  readonly #programs: ProgramStore;
+  readonly #edgeCalls: EdgeCallStore;
+  readonly #edgeReceipts: EdgeReceiptStore;
 
   constructor(context: DurableObjectState) {
     this.#context = context;
     this.#sql = context.storage.sql;
     this.output = new OutputRows(this.#sql);
+    this.#outputs = new OutputsStore(context.storage);
+    this.#programs = new ProgramStore(context);
+    this.#edgeCalls = new EdgeCallStore(context.storage);
+    this.#edgeReceipts = new EdgeReceiptStore(context.storage);
     ensureSchema(context.storage, { name: 'session', statements: SCHEMA, newerColumns: NEWER_COLUMNS });
   }
 
@@ -239,16 +251,9 @@ export class SessionStore {
   /** Removes an ended execution with its output; its receipt stays, the chain would break without it. */
   deleteExecution(n: number): void {
     this.deleteContent(n);
-    dropOutputs(this.#sql, n);
+    this.#outputs.drop(n);
     this.#sql.exec('DELETE FROM execution WHERE n = ?', n);
-    this.#sql.exec('DELETE FROM program WHERE n = ?', n);
-    for (const table of ['inner_call', 'inner_call_piece']) {
-      this.#sql.exec(
-        `DELETE FROM ${table} WHERE id >= ? AND id < ?`,
-        n * ROWS_PER_EXECUTION,
-        (n + 1) * ROWS_PER_EXECUTION,
-      );
-    }
+    this.#programs.delete(n);
   }
 
   /** Ended ones, oldest first. The edge's own clock has to agree with the host's, which says when an execution ended. */
@@ -271,7 +276,7 @@ export class SessionStore {
   /** Of an ended execution only how it ended and how much it wrote is kept. */
   expireExecution(n: number): void {
     this.deleteContent(n);
-    dropOutputs(this.#sql, n);
+    this.#outputs.drop(n);
     this.#sql.exec(
       `UPDATE execution SET expired = 1, contentBytes = 0, truncated = truncated OR stdoutBytes + stderrBytes > 0,
          error = CASE WHEN error IS NULL THEN NULL ELSE json_set(error, '$.message', '', '$.traceback', '') END,
@@ -279,11 +284,7 @@ export class SessionStore {
        WHERE n = ?`,
       n,
     );
-    this.#sql.exec(
-      `UPDATE inner_call SET error = json_set(error, '$.message', '') WHERE error IS NOT NULL AND id >= ? AND id < ?`,
-      n * ROWS_PER_EXECUTION,
-      (n + 1) * ROWS_PER_EXECUTION,
-    );
+    this.#programs.dropMessages(n);
   }
 
   deleteContent(n: number): void {
@@ -294,11 +295,7 @@ export class SessionStore {
         (n + 1) * ROWS_PER_EXECUTION,
       );
     }
-    this.#sql.exec(
-      'UPDATE inner_call SET arguments = NULL WHERE id >= ? AND id < ?',
-      n * ROWS_PER_EXECUTION,
-      (n + 1) * ROWS_PER_EXECUTION,
-    );
+    this.#programs.dropArguments(n);
   }
 
   contentBytes(): number {
@@ -345,9 +342,8 @@ export class SessionStore {
   }
 
   deleteHistory(): void {
-    const programs = ['program', 'inner_call', 'inner_call_piece'];
-    for (const table of ['output', 'part', 'execution', 'edge_call', 'receipt', 'edge_receipt', ...programs])
-      this.#sql.exec(`DELETE FROM ${table}`);
+    for (const table of ['output', 'part', 'execution', 'receipt']) this.#sql.exec(`DELETE FROM ${table}`);
+    for (const store of [this.#programs, this.#edgeCalls, this.#edgeReceipts]) store.clear();
   }
 
   #insert(table: string, row: Record<string, Value>): void {
