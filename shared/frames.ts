@@ -24,7 +24,7 @@ import { TRANSFER_DOWN_SCHEMAS, TRANSFER_UP_SCHEMAS } from './transfer.ts';
 /**
  * Of the links between host and edge. Each end speaks this version and the one before: `hello` offers, `welcome` says what
  * holds, and nothing that came with a later version is sent to a peer of an earlier one. 2: `welcome` names the version,
- * `drain` and `draining`, `lease_lost`, `request_id` in commands, the relay `kept`, and snapshots.
+ * `hello` what the host holds, `drain` and `draining`, `lease_lost`, `request_id` in commands, the relay `kept`, and snapshots.
  */
 export const PROTOCOL_VERSION = 2;
 export const OLDEST_PROTOCOL_VERSION = 1;
@@ -251,6 +251,8 @@ export const ControlLinkUpSchema = z.discriminatedUnion('type', [
     guest_sha256: Sha256Schema.optional(),
     images: OfferedImagesSchema,
     capacity: z.strictObject({ sandboxes: z.int().min(0) }),
+    /** As `load` would say it; not said on a link of version 1. */
+    sandboxes: z.int().min(0).optional(),
     /** By the host's own clock. One that is too far from the edge's gets no sessions: it would refuse every grant. */
     host_time_ms: z.int().min(0).optional(),
   }),

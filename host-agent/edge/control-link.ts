@@ -131,16 +131,21 @@ export class ControlLink {
 
   #tellLoad(): void {
     this.#isLoadDue = false;
-    const { attachments, facts, isDegraded } = this.#options;
+    const { attachments, isDegraded } = this.#options;
     this.#send({
       type: 'load',
       sandboxes: attachments.count,
-      // A host that takes no more is a full one: every edge understands that.
-      capacity: { sandboxes: attachments.isDraining ? attachments.count : facts.capacity },
+      capacity: this.#capacity,
       degraded: isDegraded(),
       ...(attachments.isToBeEmpty && this.#protocol > OLDEST_PROTOCOL_VERSION ? { draining: true } : {}),
       host_time_ms: Date.now(),
     });
+  }
+
+  /** A host that takes no more is a full one: every edge understands that. */
+  get #capacity(): { sandboxes: number } {
+    const { attachments, facts } = this.#options;
+    return { sandboxes: attachments.isDraining ? attachments.count : facts.capacity };
   }
 
   /** Nothing where the edge knows them; a link that is not up yet tells them when it is. */
@@ -152,8 +157,9 @@ export class ControlLink {
   }
 
   #hello(protocol: number): ControlLinkUp {
-    const { facts, hostId, agentVersion, cpuFeaturesSha256 } = this.#options;
+    const { attachments, facts, hostId, agentVersion, cpuFeaturesSha256 } = this.#options;
     const { guestSha256 } = facts;
+    const isOldest = protocol <= OLDEST_PROTOCOL_VERSION;
     this.#offeredImages = facts.images;
     return {
       type: 'hello',
@@ -163,11 +169,11 @@ export class ControlLink {
       runsc_version: facts.runscVersion.slice(0, 64),
       runsc_platform: facts.runscPlatform.slice(0, 64),
       ...(cpuFeaturesSha256 === undefined ? {} : { cpu_features_sha256: cpuFeaturesSha256 }),
-      ...(guestSha256 === undefined || protocol <= OLDEST_PROTOCOL_VERSION
-        ? {}
-        : { guest_sha256: guestSha256 }),
+      ...(guestSha256 === undefined || isOldest ? {} : { guest_sha256: guestSha256 }),
       images: facts.images,
-      capacity: { sandboxes: facts.capacity },
+      capacity: this.#capacity,
+      // The load behind it is no news then, and the pool of this host hears of its return once.
+      ...(isOldest ? {} : { sandboxes: attachments.count }),
       host_time_ms: Date.now(),
     };
   }

@@ -6,10 +6,10 @@
 const BASE_DELAY_MS = 250;
 const MAX_DELAY_MS = 20_000;
 /**
- * Of control links: each that comes back is told of to the pool of its host twice, and a pool has some two hundred hosts. Links
+ * Of control links: each that comes back is told of to the pool of its host, and a pool has some two hundred hosts. Links
  * of sessions meet nobody, and calls wait for them.
  */
-export const CONTROL_BASE_DELAY_MS = 2_000;
+export const CONTROL_BASE_DELAY_MS = 3_000;
 
 export function reconnectDelayMs(
   failedAttempts: number,

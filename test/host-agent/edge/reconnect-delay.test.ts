@@ -12,7 +12,7 @@ test('F18 delays have full jitter under a cap that doubles up to 20 s', () => {
   expect(reconnectDelayMs(8, () => 0)).toBe(0);
 });
 
-test('F18 control links are spread over two seconds, until their cap has grown beyond that', () => {
+test('F18 control links are spread over three seconds, until their cap has grown beyond that', () => {
   const caps = [0, 1, 2, 3, 4].map((attempt) => reconnectDelayMs(attempt, () => 1, CONTROL_BASE_DELAY_MS));
-  expect(caps).toEqual([2_000, 2_000, 2_000, 2_000, 4_000]);
+  expect(caps).toEqual([3_000, 3_000, 3_000, 3_000, 4_000]);
 });

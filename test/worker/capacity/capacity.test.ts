@@ -1,31 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { REPORTS_PER_S, reportAfterMs } from '../../../worker/objects/tenant/ledger/account.ts';
-import { type Features, type Loads, loadsAt, type Scale, webhooksLoadAt } from './model.ts';
-
-/** What an object that writes is planned for; it can do about twice as much. */
-const CEILING_PER_S = 300;
-
-const WHOLE: Scale = {
-  sessions: 1_000_000,
-  hosts: 5_000,
-  callsPerS: 100_000,
-  sessionLifeS: 600,
-  hostsPerPool: 200,
-  isolates: 200,
-  largestTenant: 0.03,
-  perSession: {
-    keys: 0.5,
-    suspensions: 0.1,
-    snapshots: 0.1,
-    artifacts: 0.1,
-    longOutputs: 0.1,
-    workflows: 0.02,
-  },
-  registeredCalls: 0.05,
-  sourceCalls: 0.02,
-  approvedCalls: 0.01,
-  messagesPerCall: 4,
-};
+import {
+  CEILING_PER_S,
+  type Features,
+  type Loads,
+  loadsAt,
+  type Scale,
+  WHOLE,
+  webhooksLoadAt,
+} from './model.ts';
 
 function busy(more: Partial<Features>): Features {
   return { ...WHOLE.perSession, ...more };

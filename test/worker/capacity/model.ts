@@ -31,6 +31,32 @@ export interface Scale {
   messagesPerCall: number;
 }
 
+/** What this project is planned for. */
+export const WHOLE: Scale = {
+  sessions: 1_000_000,
+  hosts: 5_000,
+  callsPerS: 100_000,
+  sessionLifeS: 600,
+  hostsPerPool: 200,
+  isolates: 200,
+  largestTenant: 0.03,
+  perSession: {
+    keys: 0.5,
+    suspensions: 0.1,
+    snapshots: 0.1,
+    artifacts: 0.1,
+    longOutputs: 0.1,
+    workflows: 0.02,
+  },
+  registeredCalls: 0.05,
+  sourceCalls: 0.02,
+  approvedCalls: 0.01,
+  messagesPerCall: 4,
+};
+
+/** What an object that writes is planned for; it can do about twice as much. */
+export const CEILING_PER_S = 300;
+
 export interface Features {
   /** Creates that carry a key. */
   keys: number;
@@ -103,27 +129,35 @@ export function webhooksLoadAt({ callsPerS, largestTenant }: Scale): number {
   return (callsPerS * largestTenant * NOTICES_PER_CALL) / NOTICES_PER_BATCH;
 }
 
-export function loadsAt(scale: Scale): Loads {
+/** Requests a second to the object of one pool, by each host that is linked, and by those who place sessions. */
+export function poolLoadsAt(scale: Scale): { ofEachHost: number; placing: number } {
   const createsPerS = scale.sessions / scale.sessionLifeS;
   const pools = Math.ceil(scale.hosts / scale.hostsPerPool);
   const hostChangesPerS = (2 * createsPerS) / scale.hosts;
+  return {
+    // Near the end of its room every change of a host is worth a report: the worst a pool can have.
+    ofEachHost: Math.min(hostChangesPerS, REPORTS_PER_S_AT_MOST) + 1_000 / REPORT_INTERVAL_MS,
+    placing:
+      scale.hostsPerPool >= MANY_HOSTS
+        ? (scale.isolates * 1_000) / PICTURE_LIVES_MS
+        : (createsPerS / pools) * POOL_CALLS_PER_CREATE,
+  };
+}
+
+export function loadsAt(scale: Scale): Loads {
+  const createsPerS = scale.sessions / scale.sessionLifeS;
+  const hostChangesPerS = (2 * createsPerS) / scale.hosts;
   const hostLoadsPerS = Math.min(hostChangesPerS, REPORTS_PER_S_AT_MOST) + 1_000 / HEARTBEAT_INTERVAL_MS;
-  // Near the end of its room every change of a host is worth a report: the worst a pool can have.
-  const reportsPerS =
-    scale.hostsPerPool * (Math.min(hostChangesPerS, REPORTS_PER_S_AT_MOST) + 1_000 / REPORT_INTERVAL_MS);
+  const pool = poolLoadsAt(scale);
   const { perSession } = scale;
   const callsOfTenantPerS = scale.callsPerS * scale.largestTenant;
   const createsOfTenantPerS = createsPerS * scale.largestTenant;
   const forFeatures = FEATURES.reduce((sum, name) => sum + TENANT_CALLS_PER[name] * perSession[name], 0);
   const sessionsOfTenant = scale.sessions * scale.largestTenant;
-  const placing =
-    scale.hostsPerPool >= MANY_HOSTS
-      ? (scale.isolates * 1_000) / PICTURE_LIVES_MS
-      : (createsPerS / pools) * POOL_CALLS_PER_CREATE;
   return {
     session: (scale.callsPerS / scale.sessions) * (1 + scale.messagesPerCall),
     host: (createsPerS / scale.hosts) * HOST_CALLS_PER_SESSION + hostLoadsPerS,
-    pool: reportsPerS + placing,
+    pool: pool.ofEachHost * scale.hostsPerPool + pool.placing,
     tenant:
       createsOfTenantPerS * (TENANT_CALLS_PER_SESSION + forFeatures) +
       // What sessions without limits have used; where they live for less, they say it as they end.

@@ -27,6 +27,7 @@ import { livenessOf } from './liveness.ts';
 import { isWorthReporting, type Load } from './load-report.ts';
 import type { ControlCommand, HostPort, HostStatus } from './port.ts';
 import { HostStore } from './store.ts';
+import { suspicionDelayMs } from './suspicion.ts';
 
 /** What a host signs for on this link. */
 const PURPOSE = 'control';
@@ -158,7 +159,8 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     const skewed = isSkewed(hello.host_time_ms, nowMs);
     if (skewed)
       logWarning('host_clock_skew', { host_id: state.hostId, host_time_ms: hello.host_time_ms ?? 0 });
-    const reported = { atMs: nowMs, sandboxes: 0, capacity, degraded: false, skewed };
+    const { sandboxes = 0 } = hello;
+    const reported = { atMs: nowMs, sandboxes, capacity, degraded: false, skewed };
     writeSocket(socket, { ...state, phase: 'linked', epoch, linkedAtMs: nowMs, protocol, reported });
     const { signedKeySet } = await configurationOf(this.env);
     const optional = {
@@ -296,17 +298,13 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     if (state?.phase !== 'linked' || record === undefined || state.epoch < record.epoch) return;
     const nowMs = Date.now();
     this.#store.setDisconnected(nowMs);
-    this.#store.setState('suspect');
     logInfo('host_disconnected', { host_id: state.hostId, epoch: state.epoch });
-    await this.#watch(nowMs);
+    const delayMs = suspicionDelayMs(this.#store.hostsOfPool(), Math.random);
+    // Should this object be lost meanwhile, the alarm of its watch finds the same.
+    if (delayMs > 0) await new Promise((resolve) => setTimeout(resolve, delayMs));
     // The host has linked again meanwhile, and that is what the pool is told.
     if (this.#store.host()?.epoch !== state.epoch) return;
-    await this.#report(state, {
-      state: 'suspect',
-      ...state.reported,
-      images: null,
-      lastSeenAtMs: nowMs,
-    });
+    await this.#watch(Date.now(), state.reported);
   }
 
   override async alarm(): Promise<void> {
@@ -321,8 +319,8 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     else if (isMoreAtOnce) await this.ctx.storage.setAlarm(Date.now() + NEXT_NOTICES_MS);
   }
 
-  /** Judges the host's liveness, tells the pool of a change, and sets the alarm for the next look. */
-  async #watch(nowMs: number): Promise<number | null> {
+  /** Judges the host's liveness, tells the pool of a change, and sets the alarm for the next look. `unlinked`: what was told of a link that ended. */
+  async #watch(nowMs: number, unlinked: Load = NOTHING_REPORTED): Promise<number | null> {
     const record = this.#store.host();
     if (record === undefined) return null;
     const socket = this.#linked();
@@ -333,10 +331,11 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     const liveness = livenessOf(lastSeenMs, socket !== undefined, nowMs);
     if (liveness.checkAtMs !== null)
       await this.ctx.storage.setAlarm(Math.max(liveness.checkAtMs, nowMs + 1000));
+    if (this.#store.host()?.epoch !== record.epoch) return liveness.checkAtMs;
     if (liveness.state !== record.state) {
       this.#store.setState(liveness.state);
       if (liveness.state === 'dead') socket?.close(CLOSE.internal, 'no heartbeat');
-      const { sandboxes, capacity, degraded, skewed } = state?.reported ?? NOTHING_REPORTED;
+      const { sandboxes, capacity, degraded, skewed } = state?.reported ?? unlinked;
       const load = { sandboxes, capacity, degraded, skewed };
       logInfo('host_state', { host_id: record.host_id, state: liveness.state });
       await this.#report(
@@ -386,9 +385,11 @@ export class HostObject extends DurableObject<Env> implements HostPort {
       lastSeenAtMs,
     };
     const reported = this.#reported.then(() => this.env.POOL.getByName(host.pool).reportHost(message));
-    this.#reported = reported.catch((error: unknown) => {
-      logWarning('pool_report_failed', { host_id: host.hostId, detail: messageOf(error) });
-    });
+    this.#reported = reported
+      .then(({ hosts }) => this.#store.setHostsOfPool(hosts))
+      .catch((error: unknown) => {
+        logWarning('pool_report_failed', { host_id: host.hostId, detail: messageOf(error) });
+      });
     await this.#reported;
   }
 

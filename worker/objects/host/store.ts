@@ -19,6 +19,8 @@ CREATE TABLE IF NOT EXISTS wish (id INTEGER PRIMARY KEY CHECK (id = 1), draining
 CREATE TABLE IF NOT EXISTS own_wish (id INTEGER PRIMARY KEY CHECK (id = 1), draining INTEGER NOT NULL);
 -- That an operator took it out, for good.
 CREATE TABLE IF NOT EXISTS revocation (id INTEGER PRIMARY KEY CHECK (id = 1), at_ms INTEGER NOT NULL);
+-- How many hosts the pool had as it was told of this one last.
+CREATE TABLE IF NOT EXISTS pool_size (id INTEGER PRIMARY KEY CHECK (id = 1), hosts INTEGER NOT NULL);
 -- When sessions refused what the host signed.
 CREATE TABLE IF NOT EXISTS refused_receipt (at_ms INTEGER NOT NULL);
 `;
@@ -87,6 +89,18 @@ export class HostStore {
 
   isDrainingItself(): boolean {
     return this.#sql.exec('SELECT draining FROM own_wish').toArray()[0]?.draining === 1;
+  }
+
+  hostsOfPool(): number {
+    return Number(this.#sql.exec('SELECT hosts FROM pool_size').toArray()[0]?.hosts ?? 0);
+  }
+
+  setHostsOfPool(hosts: number): void {
+    if (hosts === this.hostsOfPool()) return;
+    this.#sql.exec(
+      'INSERT INTO pool_size (id, hosts) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET hosts = ?1',
+      hosts,
+    );
   }
 
   isDraining(): boolean {

@@ -128,8 +128,9 @@ export class PoolObject extends DurableObject<Env> implements PoolPort {
     return host === undefined ? noSuchHost() : success(operatorView(host));
   }
 
-  async reportHost(report: HostReport): Promise<void> {
+  async reportHost(report: HostReport): Promise<{ hosts: number }> {
     this.#store.report(report);
+    return { hosts: this.#store.hostCount };
   }
 
   async distrustHost({ hostId }: { hostId: string }): Promise<void> {

@@ -89,7 +89,8 @@ export interface PoolPort {
   summary(): Promise<Outcome<Pick<PoolSummary, 'hosts' | 'sandboxes' | 'capacity' | 'room'>>>;
   /** Takes a host out for good; its key enrols here no more. `not_found` for one that never was in this pool. */
   revokeHost(input: { hostId: string }): Promise<Outcome<null>>;
-  reportHost(report: HostReport): Promise<void>;
+  /** Gives how many hosts the pool has. */
+  reportHost(report: HostReport): Promise<{ hosts: number }>;
   /** What the operator holds against a host of this pool; `not_found` for any other. */
   markHost(input: {
     hostId: string;

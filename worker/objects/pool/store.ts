@@ -65,12 +65,19 @@ export class PoolStore {
   readonly #storage: DurableObjectStorage;
   readonly #sql: SqlStorage;
   readonly tokens: EnrollmentTokenStore;
+  /** Counting reads every row. */
+  #hostCount: number | undefined;
 
   constructor(storage: DurableObjectStorage) {
     this.#storage = storage;
     this.#sql = storage.sql;
     this.tokens = new EnrollmentTokenStore(storage.sql);
     this.#sql.exec(SCHEMA);
+  }
+
+  get hostCount(): number {
+    this.#hostCount ??= Number(this.#sql.exec('SELECT COUNT(*) AS count FROM host').one().count);
+    return this.#hostCount;
   }
 
   /** Uses up the token and the nonce and adds the host: all of it, or nothing and `undefined`. */
@@ -107,6 +114,7 @@ export class PoolStore {
     pool: string,
     nowMs: number,
   ): { hostId: string; pool: string } {
+    this.#hostCount = undefined;
     const row = this.#sql
       .exec(
         `INSERT INTO host (host_id, pool, public_key, state, sandboxes, capacity, degraded, images, enrolled_at)
@@ -138,6 +146,7 @@ export class PoolStore {
 
   /** The host is none of the pool any more, and its key enrols no more. False for one that never was. */
   revokeHost(hostId: string, nowMs: number): boolean {
+    this.#hostCount = undefined;
     return this.#storage.transactionSync(() => {
       this.#sql.exec(
         `INSERT INTO revoked_host (host_id, public_key, revoked_at) SELECT host_id, public_key, ? FROM host WHERE host_id = ?
