@@ -3,8 +3,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as wait } from 'node:timers/promises';
 
 const LOOK_MS = 300;
-/** Of one processor. What is at work in the background takes most of one. */
-const IDLE_SHARE = 0.1;
+/** Of one processor. Objects that fall asleep one after the other take a tenth of one. */
+const IDLE_SHARE = 0.04;
 /** What begins only a while after the end of a row has begun by then. */
 const IDLE_LOOKS = 5;
 const PATIENCE_MS = 120_000;

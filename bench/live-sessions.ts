@@ -1,6 +1,7 @@
 /** What a call costs while a thousand sessions are live, against what it costs while one is. */
 import type { Api } from './api.ts';
 import type { GatewayStack } from './gateway-stack.ts';
+import { untilIdle } from './idle.ts';
 import type { Target } from './load/plan.ts';
 import { runGroup } from './load/run-clients.ts';
 import type { Line } from './table.ts';
@@ -39,6 +40,9 @@ export async function compareLiveSessions(
   };
   const alone = await p50Ms([first]);
   const targets = [first, ...(await about.create()).map(executeIn)];
+  // Sessions that live, not those that are being made: what they leave to do for half a minute is not in the rows.
+  const workerdPid = stack.workerdPid();
+  if (workerdPid !== undefined) await untilIdle(workerdPid);
   const same = await p50Ms([first]);
   const awake = await p50Ms(targets.slice(0, AWAKE_SESSIONS));
   const spread = await p50Ms(targets);
