@@ -5,6 +5,7 @@
  */
 import { createCipheriv, createDecipheriv, createHmac, hash } from 'node:crypto';
 import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+import { uncompressedFrame } from './uncompressed-frame.ts';
 
 const CIPHER = 'aes-256-gcm';
 const NONCE_BYTES = 12;
@@ -17,6 +18,16 @@ const WINDOW_LOG = 18;
 const COMPRESSION_ALLOWANCE_BYTES = 32 * 1024;
 /** What passes through the cipher at once: its result is copied from where it still lies in the processor's cache. */
 const STEP_BYTES = 64 * 1024;
+/** So many parts of a piece, evenly spread, say whether it is worth compressing, … */
+const SAMPLES = 16;
+const SAMPLE_BYTES = 4 * 1024;
+/** … unless all of them together become hardly less. */
+const WORTHLESS_RATIO = 0.98;
+
+/** Enough for whatever becomes of a piece of so many bytes. */
+export function sealedBytesAtMost(pieceBytes: number): number {
+  return NONCE_BYTES + pieceBytes + COMPRESSION_ALLOWANCE_BYTES + TAG_BYTES;
+}
 
 /** Of one snapshot. */
 export interface SealingKeys {
@@ -34,24 +45,46 @@ export interface SealedPiece {
 
 /**
  * The nonce is derived from what is sealed: equal pieces are equal when they are stored, and no two different ones have
- * the same nonce.
+ * the same nonce. `into`: what it lies in, where that is large enough.
  */
-export function sealPiece({ key, nonceKey, additionalData }: SealingKeys, piece: Uint8Array): SealedPiece {
-  const compressed = zstdCompressSync(piece, {
+export function sealPiece(
+  { key, nonceKey, additionalData }: SealingKeys,
+  piece: Uint8Array,
+  into?: ArrayBuffer,
+): SealedPiece {
+  const compressed = isWorthCompressing(piece) ? [compress(piece)] : uncompressedFrame(piece);
+  const mac = createHmac('sha256', nonceKey);
+  for (const part of compressed) mac.update(part);
+  const nonce = mac.digest().subarray(0, NONCE_BYTES);
+  const cipher = createCipheriv(CIPHER, key, nonce).setAAD(additionalData);
+  const bytes = NONCE_BYTES + compressed.reduce((sum, { length }) => sum + length, 0) + TAG_BYTES;
+  const hasRoom = into !== undefined && into.byteLength >= bytes;
+  const stored = hasRoom ? Buffer.from(into, 0, bytes) : Buffer.allocUnsafeSlow(bytes);
+  stored.set(nonce);
+  let end = NONCE_BYTES;
+  for (const part of compressed) end = inSteps(part, stored, end, (step) => cipher.update(step));
+  cipher.final();
+  stored.set(cipher.getAuthTag(), end);
+  return { sha256: hash('sha256', stored), stored };
+}
+
+function compress(piece: Uint8Array): Uint8Array {
+  return zstdCompressSync(piece, {
     chunkSize: piece.length + COMPRESSION_ALLOWANCE_BYTES,
     params: {
       [constants.ZSTD_c_compressionLevel]: COMPRESSION_LEVEL,
       [constants.ZSTD_c_windowLog]: WINDOW_LOG,
     },
   });
-  const nonce = createHmac('sha256', nonceKey).update(compressed).digest().subarray(0, NONCE_BYTES);
-  const cipher = createCipheriv(CIPHER, key, nonce).setAAD(additionalData);
-  const stored = Buffer.allocUnsafeSlow(NONCE_BYTES + compressed.length + TAG_BYTES);
-  stored.set(nonce);
-  const end = inSteps(compressed, stored, NONCE_BYTES, (step) => cipher.update(step));
-  cipher.final();
-  stored.set(cipher.getAuthTag(), end);
-  return { sha256: hash('sha256', stored), stored };
+}
+
+function isWorthCompressing(piece: Uint8Array): boolean {
+  const stepBytes = Math.floor(piece.length / SAMPLES);
+  if (stepBytes < SAMPLE_BYTES) return true;
+  const samples = Array.from({ length: SAMPLES }, (_, n) =>
+    piece.subarray(n * stepBytes, n * stepBytes + SAMPLE_BYTES),
+  );
+  return compress(Buffer.concat(samples)).length < WORTHLESS_RATIO * SAMPLES * SAMPLE_BYTES;
 }
 
 /** Undefined for what is not a piece of this size that was sealed under these keys. */

@@ -41,9 +41,25 @@ export class SealingThreads {
 
   /** The memory of `piece` is gone afterwards, if it is all of its buffer. Rejects where the thread died of it. */
   async seal(keys: SealingKeys, piece: Uint8Array<ArrayBuffer>): Promise<SealedPiece> {
-    const done = await this.#do({ act: 'seal', keys, piece }, piece);
+    return (await this.#seal({ act: 'seal', keys, piece })).sealed;
+  }
+
+  /** The same, with the result in `into`, which is gone as well; gives the memory of the piece back. */
+  async sealInto(
+    keys: SealingKeys,
+    piece: Uint8Array<ArrayBuffer>,
+    into: ArrayBuffer,
+  ): Promise<SealedPiece & { spent: ArrayBuffer | null }> {
+    const { sealed, spent } = await this.#seal({ act: 'seal', keys, piece, into });
+    return { ...sealed, spent };
+  }
+
+  async #seal(
+    task: Extract<SealingTask, { act: 'seal' }>,
+  ): Promise<Extract<SealingDone, { sealed: unknown }>> {
+    const done = await this.#do(task, task.piece, task.into);
     if (!('sealed' in done)) throw new TypeError('a piece was opened, not sealed');
-    return done.sealed;
+    return done;
   }
 
   /** As `seal`. */
@@ -57,9 +73,13 @@ export class SealingThreads {
     return done.opened;
   }
 
-  #do(task: SealingTask, { buffer, byteLength }: Uint8Array<ArrayBuffer>): Promise<SealingDone> {
+  #do(
+    task: SealingTask,
+    { buffer, byteLength }: Uint8Array<ArrayBuffer>,
+    into?: ArrayBuffer,
+  ): Promise<SealingDone> {
     const isWhole = byteLength === buffer.byteLength && !isMarkedAsUntransferable(buffer);
-    const transfer = isWhole ? [buffer] : [];
+    const transfer = [...(isWhole ? [buffer] : []), ...(into === undefined ? [] : [into])];
     return new Promise((resolve, reject) => {
       this.#waiting.push({ task, transfer, resolve, reject });
       this.#next();

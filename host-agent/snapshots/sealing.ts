@@ -25,6 +25,14 @@ export class Sealing {
     return this.#threads.seal(this.#keys, piece);
   }
 
+  /** The same, with the result in `into`, which is given away too; `spent` is the memory of the piece. */
+  sealInto(
+    piece: Uint8Array<ArrayBuffer>,
+    into: ArrayBuffer,
+  ): Promise<SealedPiece & { spent: ArrayBuffer | null }> {
+    return this.#threads.sealInto(this.#keys, piece, into);
+  }
+
   /** Undefined for what is not a piece of this size that was sealed under this key. What is opened is given away. */
   async open(stored: Uint8Array<ArrayBuffer>, bytes: number): Promise<Uint8Array | undefined> {
     if (bytes > SNAPSHOT_PIECE_BYTES) return undefined;

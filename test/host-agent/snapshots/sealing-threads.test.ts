@@ -34,6 +34,34 @@ describe('the threads that seal pieces', () => {
     expect(await threads.open(KEYS, stored, 100)).toEqual(whole.slice(100, 200));
   });
 
+  it('use memory again that they are given for it, and give that of the piece back', async () => {
+    const threads = new SealingThreads();
+    let piece = random(MIB);
+    let into = new ArrayBuffer(MIB + 64 * 1024);
+    for (let round = 0; round < 3; round += 1) {
+      const copy = piece.slice();
+      const { stored, spent } = await threads.sealInto(KEYS, piece, into);
+      expect([piece.length, into.byteLength, stored.buffer.byteLength]).toEqual([0, 0, MIB + 64 * 1024]);
+      expect(Buffer.compare((await threads.open(KEYS, stored.slice(), MIB)) ?? random(1), copy)).toBe(0);
+      into = stored.buffer;
+      piece = new Uint8Array(spent ?? new ArrayBuffer(0));
+      expect(piece.length).toBe(MIB);
+      piece.set(random(MIB));
+    }
+    const { stored } = await threads.sealInto(KEYS, piece, new ArrayBuffer(10));
+    expect(stored.length).toBeGreaterThan(MIB);
+  });
+
+  it('leave alone what does not compress, and compress what does in part', async () => {
+    const threads = new SealingThreads();
+    const overheadBytes = 12 + 16 + 9 + 3 * 8;
+    expect((await threads.seal(KEYS, random(MIB))).stored).toHaveLength(MIB + overheadBytes);
+    const half = random(MIB).fill(0, MIB / 2);
+    const { stored } = await threads.seal(KEYS, half.slice());
+    expect(stored.length).toBeLessThan(0.6 * MIB);
+    expect(Buffer.compare((await threads.open(KEYS, stored, MIB)) ?? random(1), half)).toBe(0);
+  });
+
   it('open nothing that is another, longer or shorter, or of another key or snapshot', async () => {
     const threads = new SealingThreads();
     const { stored } = await threads.seal(KEYS, random(1000));

@@ -115,6 +115,21 @@ describe('a checkpoint that is stored', () => {
     expect(got).toMatchObject({ ok: false, code: 'snapshot_damaged' });
   });
 
+  it('comes back as it was where it has many pieces and some are sent again', async () => {
+    const pages = randomBytes(12 * SNAPSHOT_PIECE_BYTES + 1);
+    await writeFile(join(source, 'pages.img'), pages);
+    let asked = 0;
+    server.store.fault = () => {
+      asked += 1;
+      return asked % 5 === 0 ? 'cut' : asked % 3 === 0 ? 503 : undefined;
+    };
+    const { files } = await upload();
+    server.store.fault = () => undefined;
+    const { got, target } = await restored(files);
+    expect(got).toEqual({ ok: true, value: null });
+    expect((await readFile(join(target, 'pages.img'))).equals(pages)).toBe(true);
+  });
+
   it('is stored in spite of answers that fail for a while', async () => {
     const tries = new Map<string, number>();
     server.store.fault = (request) => {
