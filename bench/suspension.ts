@@ -100,7 +100,12 @@ async function measureHeld(api: Api, stateDir: string): Promise<Line> {
   await api.execute(id, 'python', { code: '1' });
   const before = await heldBytes(stateDir, sandboxId ?? '');
   await api.act(id, 'suspend');
-  await untilGone(async () => (await processesOfSandbox(stateDir, sandboxId ?? '')).length === 0);
+  // A control group that is being removed is still charged for what of the checkpoint's file the kernel has in its cache.
+  await untilGone(
+    async () =>
+      (await processesOfSandbox(stateDir, sandboxId ?? '')).length === 0 &&
+      !(await cgroupsOf(stateDir)).some((path) => path.includes(sandboxId ?? '')),
+  );
   const after = await heldBytes(stateDir, sandboxId ?? '');
   await api.deleteSession(id);
   return {
