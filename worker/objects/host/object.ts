@@ -302,8 +302,9 @@ export class HostObject extends DurableObject<Env> implements HostPort {
     const delayMs = suspicionDelayMs(this.#store.hostsOfPool(), Math.random);
     // Should this object be lost meanwhile, the alarm of its watch finds the same.
     if (delayMs > 0) await new Promise((resolve) => setTimeout(resolve, delayMs));
-    // The host has linked again meanwhile, and that is what the pool is told.
-    if (this.#store.host()?.epoch !== state.epoch) return;
+    const now = this.#store.host();
+    // The host has linked again meanwhile, and that is what the pool is told; or it was revoked.
+    if (now?.epoch !== state.epoch || now.state === 'dead') return;
     await this.#watch(Date.now(), state.reported);
   }
 

@@ -72,4 +72,20 @@ describe('the pool of many hosts', () => {
     expect(performance.now() - endedAtMs).toBeGreaterThan(300);
     expect(told.mock.calls[0]?.[0]).toMatchObject({ state: 'suspect', capacity: host.capacity });
   });
+
+  test('hears nothing more of a host that was revoked meanwhile', async () => {
+    const other = await connectFakeHost();
+    const told = await ofMany(0.05);
+    other.sendControl({ type: 'load', capacity: { sandboxes: 1 }, degraded: false, sandboxes: 0 });
+    await expect.poll(() => told.mock.lastCall?.[0].hostId).toBe(other.hostId);
+    host.dropControl();
+    const revoked = env.HOST.getByName(host.hostId);
+    await expect.poll(async () => (await revoked.status()).connected).toBe(false);
+    await revoked.revoke({ hostId: host.hostId, pool: 'default' });
+    // What is told of it would be told before this.
+    other.dropControl();
+    await expect.poll(() => told.mock.lastCall?.[0].state, { timeout: 5_000 }).toBe('suspect');
+    expect(told.mock.calls.map(([{ hostId }]) => hostId)).toEqual([other.hostId, other.hostId]);
+    other.close();
+  });
 });
