@@ -4,7 +4,11 @@ import { useStack } from './stack.ts';
 
 /** Each way and each target once. */
 const POINTS = 8;
-const stack = useStack(snapshotKillEnvironment);
+/** What the host would keep is fetched, so that it can be killed at that too. */
+const stack = useStack((stateDir) => ({
+  ...snapshotKillEnvironment(stateDir),
+  SANDGATE_KEPT_SNAPSHOT_BYTES: '0',
+}));
 
 test(`what is killed at ${POINTS} points between checkpoint and snapshot leaves the session where it was or at the snapshot`, {
   timeout: 1_200_000,
