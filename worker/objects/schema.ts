@@ -4,6 +4,7 @@ import * as z from 'zod';
 const BOOK =
   'CREATE TABLE IF NOT EXISTS made_schema (name TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID';
 const MadeSchema = z.object({ name: z.string(), text: z.string() });
+const TableSchema = z.object({ name: z.string() });
 
 export interface Schema {
   /** Of all that share the object's tables. */
@@ -68,7 +69,7 @@ function knownTo(storage: DurableObjectStorage): Known {
 
 function tablesIn(sql: SqlStorage): string[] {
   const rows = sql.exec("SELECT name FROM sqlite_master WHERE type = 'table'").toArray();
-  return rows.map(({ name }) => String(name));
+  return rows.map((row) => TableSchema.parse(row).name);
 }
 
 /**
