@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { cloudflareTest } from '@cloudflare/vitest-plugin';
 import { defineConfig } from 'vitest/config';
+import { filesWithoutObjects } from './test/files-without-objects.ts';
 import { workerTestBindings } from './test/fixtures/worker-test-bindings.ts';
 import { REPAIR_MODELS, WORKERS_AI } from './test/fixtures/workers-ai-stand-in.ts';
 import { PATIENCE_MS } from './test/patience.ts';
@@ -38,6 +39,17 @@ const ALONE = [
 ].map((name) => `test/e2e/${name}.test.ts`);
 /** Each has a stack of its own, found by its state folder; more than two would be slow rather than waiting. */
 const twoStacks = { ...real, maxWorkers: 2, maxConcurrency: 10 };
+const withoutObjects = filesWithoutObjects();
+/** One a project: what it resolves is the project's own. */
+const workerd = () =>
+  cloudflareTest(async () => ({
+    wrangler: { configPath: './wrangler.toml' },
+    miniflare: {
+      bindings: { ...(await workerTestBindings()), REPAIR_MODELS: JSON.stringify(REPAIR_MODELS) },
+      serviceBindings: { AI: WORKERS_AI.name },
+      workers: [WORKERS_AI],
+    },
+  }));
 
 export default defineConfig({
   test: {
@@ -53,17 +65,27 @@ export default defineConfig({
         },
       },
       {
-        plugins: [
-          cloudflareTest(async () => ({
-            wrangler: { configPath: './wrangler.toml' },
-            miniflare: {
-              bindings: { ...(await workerTestBindings()), REPAIR_MODELS: JSON.stringify(REPAIR_MODELS) },
-              serviceBindings: { AI: WORKERS_AI.name },
-              workers: [WORKERS_AI],
-            },
-          })),
-        ],
-        test: { name: 'worker', ...patient, ...besideEachOther, include: ['test/worker/**/*.test.ts'] },
+        plugins: [workerd()],
+        test: {
+          name: 'worker',
+          ...patient,
+          ...besideEachOther,
+          include: ['test/worker/**/*.test.ts'],
+          exclude: withoutObjects,
+        },
+      },
+      // They share a workerd: starting one is most of what such a file takes.
+      {
+        plugins: [workerd()],
+        test: {
+          name: 'worker-functions',
+          ...patient,
+          ...besideEachOther,
+          include: withoutObjects,
+          isolate: false,
+          restoreMocks: true,
+          unstubGlobals: true,
+        },
       },
       { test: { name: 'contract', environment: 'node', include: ['test/contract/**/*.test.ts'], ...serial } },
       // Only by name, `npm run test:long`: it builds every image.
