@@ -79,19 +79,18 @@ function tablesIn(sql: SqlStorage): string[] {
 export class LateTables {
   readonly #storage: DurableObjectStorage;
   readonly #schema: Schema;
-  readonly #table: string;
 
   /** `table`: any one of them. */
   constructor(storage: DurableObjectStorage, schema: Schema & { table: string }) {
     const { table, ...rest } = schema;
     this.#storage = storage;
     this.#schema = rest;
-    this.#table = table;
+    // At once: the book is not empty any more when the object wakes the next time.
+    if (knownTo(storage).tables.has(table)) ensureSchema(storage, rest);
   }
 
   get areMade(): boolean {
-    const { texts, tables } = knownTo(this.#storage);
-    return texts.has(this.#schema.name) || tables.has(this.#table);
+    return knownTo(this.#storage).texts.has(this.#schema.name);
   }
 
   /** With the tables, whether they were there before or not. */
