@@ -76,7 +76,8 @@ export class PoolPictures {
     const asking = hosts().then((found): Outcome<Picture> => {
       if (!found.ok) return found;
       const picture = { takenAtMs: nowMs, hosts: found.value };
-      this.#pictures.set(pool, picture);
+      // A question that was given up may be answered after a later one.
+      if ((this.#pictures.get(pool)?.takenAtMs ?? 0) <= nowMs) this.#pictures.set(pool, picture);
       return success(picture);
     });
     const asked = asking.finally(() => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { failure, success } from '../../../shared/errors.ts';
+import { failure, type Outcome, success } from '../../../shared/errors.ts';
 import type { HostRow } from '../../../worker/objects/pool/store.ts';
 import { MANY_HOSTS, PoolPictures } from '../../../worker/placement/pool-pictures.ts';
 
@@ -41,6 +41,21 @@ describe("an isolate's picture of a large pool", () => {
     expect(taken).toBe(1);
     await place(4_001);
     expect(taken).toBe(2);
+  });
+
+  test('is the later one of two, whichever question is answered last', async () => {
+    const pictures = new PoolPictures();
+    const early = Promise.withResolvers<Outcome<HostRow[]>>();
+    const place = (nowMs: number, hosts: () => Promise<Outcome<HostRow[]>>) =>
+      pictures.place('default', wish, { nowMs, random: () => 0, hosts });
+    const first = place(1_000, () => early.promise);
+    expect(await place(2_500, async () => success(hostsOf(1, { host_id: 'late' })))).toMatchObject({
+      ok: true,
+    });
+    early.resolve(success(hostsOf(1, { host_id: 'early' })));
+    await first;
+    const third = await place(2_600, async () => failure('no_host_available', 'asked once more'));
+    expect(third).toMatchObject({ ok: true, value: { hostId: 'late' } });
   });
 
   test('counts what it has placed itself', async () => {
