@@ -133,11 +133,16 @@ export class Attachments {
     if (known !== undefined && known.tenant !== claims.tenant) {
       return failure('wrong_session', 'the session is of another tenant');
     }
-    if (known !== undefined && claims.epoch < known.epoch) {
-      return failure('fenced', `epoch is ${claims.epoch}, ${known.epoch} was seen`);
+    const starting = this.#starting.get(claims.sid);
+    // One that is being made is in the journal only once its predecessor is fenced.
+    const seen = Math.max(known?.epoch ?? 0, starting?.epoch ?? 0);
+    if (claims.epoch < seen) return failure('fenced', `epoch is ${claims.epoch}, ${seen} was seen`);
+    await starting?.done;
+    const held = this.#held.get(claims.sid);
+    if (held !== undefined && claims.epoch < held.epoch) {
+      return failure('fenced', `epoch is ${claims.epoch}, ${held.epoch} was seen`);
     }
-    await this.#starting.get(claims.sid)?.done;
-    await this.#held.get(claims.sid)?.destroy();
+    await held?.destroy();
     await this.#options.snapshots.forgetSession(claims.sid);
     return undefined;
   }

@@ -421,6 +421,21 @@ describe('a grant on the control link', () => {
     expect(host.sandboxes.calls).toHaveLength(0);
   });
 
+  test('F12 destroys nothing of a later epoch, be it only being made', async () => {
+    const destroy = await session.grants.destroy();
+    const attach = await session.grants.attach({}, { epoch: 2 });
+    host.edge.commandControl(attach.token, attach.payload);
+    host.edge.commandControl(destroy.token, destroy.payload);
+    const refusal = await host.edge.controlFrame(
+      'refused',
+      ({ session_id }) => session_id === session.sessionId,
+    );
+    expect(refusal.code).toBe('fenced');
+    const { sessionId, tenant } = session;
+    await host.edge.session({ sessionId, tenant, epoch: 2 }).frame('ready');
+    expect(host.sandboxes.started.map(({ isDestroyed }) => isDestroyed)).toEqual([true, false]);
+  });
+
   test('F12 destroys what it names, and says so also where nothing is left', async () => {
     const grant = await session.grants.destroy();
     for (let count = 0; count < 2; count += 1) {
