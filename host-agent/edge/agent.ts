@@ -226,6 +226,7 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
       attachments.isDraining = true;
       lease.stop();
       await attachments.stop(wait(patienceMs, undefined, { signal: hurrying, ref: false }).catch(() => {}));
+      await snapshots.close();
       control.close(CLOSE_GOING_AWAY);
       await journal.close();
     },

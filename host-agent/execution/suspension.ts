@@ -93,7 +93,10 @@ async function storeAndMove(
     if (payload.leave_running) await goOn();
     const stored = await store(folder, parts, payload, { executions: executions.value, signal });
     if (!stored.ok) return stored;
-    if (signal.aborted) return failure('suspend_failed', 'it took too long');
+    if (signal.aborted) {
+      await parts.snapshots.forgetSession(parts.binding.sessionId);
+      return failure('suspend_failed', 'it took too long');
+    }
     const seq = tell(parts, payload, { ...stored.value, ...taken, executions: executions.value });
     if (isStill) isStill = !(await moveAway(parts, taken, seq));
     return success(stored.value.storedBytes);

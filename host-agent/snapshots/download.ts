@@ -1,7 +1,7 @@
 /** Has the files of a checkpoint back from the edge. Nothing is believed but the digest of the manifest. */
 import { type FileHandle, mkdir, open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { failure, type Outcome, success } from '../../shared/errors.ts';
+import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import { type SnapshotManifest, SnapshotManifestSchema } from '../../shared/snapshot.ts';
 import { inParallel } from './parallel.ts';
 import type { Sealing } from './sealing.ts';
@@ -41,15 +41,20 @@ function parse(bytes: Uint8Array): SnapshotManifest | undefined {
   }
 }
 
+/** `maxBytes`: of all of them. */
+export function tooLarge(files: readonly SnapshotFile[], maxBytes: number): Failure | undefined {
+  const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
+  return bytes > maxBytes ? failure('snapshot_damaged', 'the snapshot is too large') : undefined;
+}
+
 /** Into an empty folder, which is made. `maxBytes`: of all of them, for they take room on this host as plain bytes. */
 export async function downloadFiles(
   files: readonly SnapshotFile[],
   directory: string,
   { storage, sealing, maxBytes }: { storage: SnapshotStorage; sealing: Sealing; maxBytes: number },
 ): Promise<Outcome<null>> {
-  if (files.reduce((sum, { bytes }) => sum + bytes, 0) > maxBytes) {
-    return failure('snapshot_damaged', 'the snapshot is too large');
-  }
+  const refused = tooLarge(files, maxBytes);
+  if (refused !== undefined) return refused;
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const handles: FileHandle[] = [];
   try {

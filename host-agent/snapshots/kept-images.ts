@@ -45,6 +45,7 @@ export class KeptImages {
   readonly #directory: string;
   readonly #room: KeptRoom;
   readonly #kept: KeptEntries<KeptImage>;
+  #isClosed = false;
 
   constructor({ directory, room, maxAgeMs }: KeptImagesOptions) {
     this.#directory = directory;
@@ -59,7 +60,8 @@ export class KeptImages {
     const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
     const folder = join(this.#directory, manifestSha256);
     try {
-      if (this.#kept.get(manifestSha256) !== undefined || !(await this.#room.make(bytes, this.#kept))) return;
+      if (this.#isClosed || this.#kept.get(manifestSha256) !== undefined) return;
+      if (!(await this.#room.make(bytes, this.#kept))) return;
       await mkdir(this.#directory, { recursive: true, mode: 0o700 });
       await rm(join(from, WORKSPACE_FILE), { force: true });
       await rename(from, folder);
@@ -93,6 +95,12 @@ export class KeptImages {
 
   dropOfSession(sessionId: string): Promise<void> {
     return this.#kept.drop(this.#kept.namesOf(({ manifest }) => manifest.session_id === sessionId));
+  }
+
+  /** Nothing is kept here from now on. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#kept.drop(this.#kept.namesOf(() => true));
   }
 
   async #dropped(image: KeptImage): Promise<void> {

@@ -19,7 +19,7 @@ import {
   HostStateSchema,
   MAX_HOST_STATE_BYTES,
 } from '../execution/carried.ts';
-import { downloadFiles, readManifest, readPieces } from './download.ts';
+import { downloadFiles, readManifest, readPieces, tooLarge } from './download.ts';
 import { KeptChunks } from './kept-chunks.ts';
 import { KeptImages } from './kept-images.ts';
 import { KeptRoom } from './kept-room.ts';
@@ -62,6 +62,11 @@ interface Fetched {
   close(): Promise<void>;
 }
 
+interface Storing {
+  sessionId: string;
+  isWanted: boolean;
+}
+
 interface Shared {
   fetched: Promise<Outcome<Fetched>>;
   users: number;
@@ -83,6 +88,8 @@ export class Snapshots {
   readonly #images: KeptImages;
   readonly #kept: KeptChunks;
   readonly #threads = new SealingThreads();
+  /** Sessions of which something is being stored, with whether it is still to be kept then. */
+  readonly #storing = new Set<Storing>();
   /** Forks begin at once: what they are made of is opened once for all of them. */
   readonly #shared = new Map<string, Shared>();
 
@@ -151,6 +158,25 @@ export class Snapshots {
     { snapshot_id, key, transfer_token }: Pick<SuspendPayload, 'snapshot_id' | 'key' | 'transfer_token'>,
     about: { facts: ManifestFacts; image: string; signal: AbortSignal; isPatient: boolean },
   ): Promise<Outcome<Stored>> {
+    const storing = { sessionId: about.facts.session_id, isWanted: true };
+    this.#storing.add(storing);
+    try {
+      const stored = await this.#store(folder, { snapshot_id, key, transfer_token }, about);
+      if (!stored.ok) return stored;
+      const { manifest, ...rest } = stored.value;
+      const name = { manifestSha256: rest.manifestSha256, key };
+      if (storing.isWanted) await this.#images.keep(folder, name, manifest);
+      return success(rest);
+    } finally {
+      this.#storing.delete(storing);
+    }
+  }
+
+  async #store(
+    folder: string,
+    { snapshot_id, key, transfer_token }: Pick<SuspendPayload, 'snapshot_id' | 'key' | 'transfer_token'>,
+    about: { facts: ManifestFacts; image: string; signal: AbortSignal; isPatient: boolean },
+  ): Promise<Outcome<Stored & { manifest: SnapshotManifest }>> {
     const patience = about.isPatient ? { attempts: PATIENT_ATTEMPTS } : {};
     const storage = this.#storage(snapshot_id, { ...patience, token: transfer_token, signal: about.signal });
     const sealing = new Sealing(this.#threads, snapshot_id, key);
@@ -169,8 +195,7 @@ export class Snapshots {
     const manifestSha256 = hash('sha256', encoded);
     const put = await storage.putManifest(manifestSha256, encoded);
     if (!put.ok) return put;
-    await this.#images.keep(folder, { manifestSha256, key }, manifest);
-    return success({ manifestSha256, bytes, storedBytes });
+    return success({ manifestSha256, bytes, storedBytes, manifest });
   }
 
   /** The workspace that it has beside its checkpoint, verified piece by piece, whatever host made it. */
@@ -225,9 +250,15 @@ export class Snapshots {
     return success({ folder, state, forget, doubt, [Symbol.asyncDispose]: close });
   }
 
-  /** The session ends, or went elsewhere: nothing of it lies here plain any longer. */
+  /** The session ends, or went elsewhere: nothing of it lies here plain any longer, nor what is being stored of it. */
   forgetSession(sessionId: string): Promise<void> {
+    for (const storing of this.#storing) if (storing.sessionId === sessionId) storing.isWanted = false;
     return this.#images.dropOfSession(sessionId);
+  }
+
+  /** The agent stops: nothing is left here that can be read without a key. */
+  close(): Promise<void> {
+    return this.#images.close();
   }
 
   async #opened({ fetched }: Shared): Promise<Outcome<Omit<Fetched, 'close'> & { state: HostState }>> {
@@ -246,7 +277,7 @@ export class Snapshots {
   ): Promise<Outcome<Fetched>> {
     const kept = await this.#images.open({ manifestSha256: manifest_sha256, key });
     if (kept !== undefined) {
-      const fault = this.#mismatch(kept.manifest, image);
+      const fault = this.#mismatch(kept.manifest, image) ?? tooLarge(filesToOpen(kept.manifest), maxBytes);
       if (fault === undefined) return success(kept);
       await kept.close();
       return fault;
@@ -259,8 +290,7 @@ export class Snapshots {
     if (fault !== undefined) return fault;
     const sealing = new Sealing(this.#threads, snapshot_id, key);
     const folder = await this.folder();
-    const wanted = manifest.value.files.filter(({ name }) => name !== WORKSPACE_FILE);
-    const files = await downloadFiles(wanted, folder, { storage, sealing, maxBytes });
+    const files = await downloadFiles(filesToOpen(manifest.value), folder, { storage, sealing, maxBytes });
     const close = () => this.remove(folder);
     if (files.ok) return success({ folder, manifest: manifest.value, close });
     await close();
@@ -291,4 +321,9 @@ async function readHostState(folder: string, manifest: SnapshotManifest): Promis
   } catch {
     return undefined;
   }
+}
+
+/** A session goes on from all but the workspace beside it. */
+function filesToOpen({ files }: SnapshotManifest): SnapshotManifest['files'] {
+  return files.filter(({ name }) => name !== WORKSPACE_FILE);
 }

@@ -51,7 +51,11 @@ function host(keptBytes = 64 * MIB): Promise<Snapshots> {
 }
 
 /** Stores one, and forgets what was asked of the edge for it. */
-async function store(snapshots: Snapshots, pages = Buffer.from(SECRET)): Promise<RestorePayload> {
+async function store(
+  snapshots: Snapshots,
+  pages = Buffer.from(SECRET),
+  meanwhile: () => Promise<void> = async () => {},
+): Promise<RestorePayload> {
   const source = await snapshots.folder();
   await writeFile(join(source, 'pages.img'), pages);
   await writeFile(join(source, HOST_STATE_FILE), JSON.stringify(hostState()));
@@ -69,7 +73,9 @@ async function store(snapshots: Snapshots, pages = Buffer.from(SECRET)): Promise
     executions: [],
   };
   const { signal } = new AbortController();
-  const stored = await snapshots.store(source, key, { facts, image: IMAGE, signal, isPatient: false });
+  const storing = snapshots.store(source, key, { facts, image: IMAGE, signal, isPatient: false });
+  await meanwhile();
+  const stored = await storing;
   if (!stored.ok) throw new Error(stored.detail);
   await snapshots.remove(source);
   server.store.requests.length = 0;
@@ -243,6 +249,29 @@ describe('its files as they were', () => {
     expect(await readFile(join(opened.folder, 'pages.img'), 'utf8')).toBe(SECRET);
     await opened[Symbol.asyncDispose]();
     expect(await readdir(imagesDirectory())).toEqual([]);
+  });
+
+  test('are not kept where their session ends while they are stored, nor once the agent stops', async () => {
+    const snapshots = await host();
+    await store(snapshots, undefined, () => snapshots.forgetSession(SESSION_ID));
+    expect(await readdir(join(directory, 'snapshots'))).not.toContain('images');
+    await store(snapshots);
+    await snapshots.close();
+    expect(await readdir(imagesDirectory())).toEqual([]);
+    await store(snapshots);
+    expect(await readdir(imagesDirectory())).toEqual([]);
+  });
+
+  test('are refused like those that are sealed where they are larger than the session may be', async () => {
+    const snapshots = await host();
+    const snapshot = await store(snapshots);
+    const sizes = { memory_bytes: 1 - 512 * MIB, workspace_bytes: 0, tmp_bytes: 0 };
+    const opened = await snapshots.fetch(
+      snapshot,
+      { image: IMAGE, limits: { ...about.limits, ...sizes } },
+      new AbortController().signal,
+    );
+    expect(opened).toMatchObject({ ok: false, code: 'snapshot_damaged' });
   });
 
   test('leave out the workspace beside them, and give way to what lies here sealed', async () => {
