@@ -19,9 +19,14 @@ interface Holdings {
   processes: number;
 }
 
+/** On a stack that makes no sandboxes ahead. */
 export async function churn(stack: TestStack, sandboxes: number): Promise<void> {
   // The first ones fill caches and pools of connections.
   await makeAndRemove(stack, AT_ONCE);
+  await until('the first ones are removed', ORPHAN_GRACE_MS, async () => {
+    const bundles = await readdir(join(stack.stack.stateDir, 'host/bundles'));
+    return bundles.length === 0 ? true : undefined;
+  });
   await expectSameHoldings(stack, () => makeAndRemove(stack, sandboxes));
 }
 
