@@ -7,25 +7,11 @@ import { expect, onTestFinished, test } from 'vitest';
 import { layoutOf } from '../../../host-agent/command/layout.ts';
 import { serveLocalControl } from '../../../host-agent/local-control/server.ts';
 import type { AgentStatus } from '../../../host-agent/local-control/status.ts';
+import { IDLE_STATUS } from '../../fixtures/agent-status.ts';
 import { temporaryFolder } from '../../scripts/temporary-folder.ts';
 
 const COMMAND = fileURLToPath(new URL('../../../host-agent/sandgate-host.ts', import.meta.url));
-const AWAY: AgentStatus = {
-  pid: 1,
-  agent_version: '0.0.0',
-  uptime_s: 1,
-  state: 'running',
-  host_id: null,
-  edge_url: 'https://edge.example',
-  edge_connected: false,
-  clock_ahead_ms: null,
-  degraded: false,
-  sandboxes: 0,
-  capacity: 1,
-  executions: 0,
-  runsc_version: null,
-  images: [],
-};
+const AWAY: AgentStatus = { ...IDLE_STATUS, edge_connected: false };
 
 async function statusOf(now: AgentStatus): Promise<string> {
   const root = temporaryFolder();

@@ -3,30 +3,14 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { askAgent } from '../../../host-agent/local-control/client.ts';
 import { serveLocalControl } from '../../../host-agent/local-control/server.ts';
-import { type AgentStatus, SOCKET_NAME } from '../../../host-agent/local-control/status.ts';
+import { SOCKET_NAME } from '../../../host-agent/local-control/status.ts';
+import { IDLE_STATUS } from '../../fixtures/agent-status.ts';
 import { temporaryFolder } from '../../scripts/temporary-folder.ts';
-
-const STATUS: AgentStatus = {
-  pid: 1,
-  agent_version: '0.0.0',
-  uptime_s: 1,
-  state: 'running',
-  host_id: null,
-  edge_url: 'https://edge.example',
-  edge_connected: true,
-  clock_ahead_ms: null,
-  degraded: false,
-  sandboxes: 0,
-  capacity: 1,
-  executions: 0,
-  runsc_version: null,
-  images: [],
-};
 
 async function serve(dir: string): Promise<{ draining: boolean }> {
   const seen = { draining: false };
   const served = await serveLocalControl(dir, {
-    status: () => ({ ...STATUS, state: seen.draining ? 'draining' : 'running' }),
+    status: () => ({ ...IDLE_STATUS, state: seen.draining ? 'draining' : 'running' }),
     setDraining: (draining) => {
       seen.draining = draining;
     },
@@ -40,7 +24,7 @@ describe('the local control of an agent', () => {
   test('tells its state, drains and resumes', async () => {
     const dir = temporaryFolder();
     const seen = await serve(dir);
-    expect(await askAgent(dir, 'status')).toEqual({ ok: true, value: STATUS });
+    expect(await askAgent(dir, 'status')).toEqual({ ok: true, value: IDLE_STATUS });
     expect(await askAgent(dir, 'drain')).toMatchObject({ ok: true, value: { state: 'draining' } });
     expect(seen.draining).toBe(true);
     expect(await askAgent(dir, 'resume')).toMatchObject({ ok: true, value: { state: 'running' } });
