@@ -2,7 +2,7 @@
 import { type FileHandle, mkdir, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
-import { type SnapshotManifest, SnapshotManifestSchema } from '../../shared/snapshot.ts';
+import { type SnapshotManifest, SnapshotManifestSchema, WORKSPACE_FILE } from '../../shared/snapshot.ts';
 import { inParallel } from './parallel.ts';
 import type { Sealing } from './sealing.ts';
 import type { SnapshotStorage } from './storage.ts';
@@ -39,6 +39,11 @@ function parse(bytes: Uint8Array): SnapshotManifest | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** A session goes on from all but the workspace beside it. */
+export function filesToOpen({ files }: SnapshotManifest): SnapshotManifest['files'] {
+  return files.filter(({ name }) => name !== WORKSPACE_FILE);
 }
 
 /** `maxBytes`: of all of them. */

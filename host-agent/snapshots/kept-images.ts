@@ -7,6 +7,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { mkdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type SnapshotManifest, WORKSPACE_FILE } from '../../shared/snapshot.ts';
+import { filesToOpen } from './download.ts';
 import { KeptEntries } from './kept-entries.ts';
 import type { KeptRoom } from './kept-room.ts';
 
@@ -56,7 +57,7 @@ export class KeptImages {
 
   /** Takes the folder away where there is room for it. Never rejects: what is not kept is opened when it is needed. */
   async keep(from: string, { manifestSha256, key }: ImageName, manifest: SnapshotManifest): Promise<void> {
-    const files = filesOf(manifest);
+    const files = filesToOpen(manifest);
     const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
     const folder = join(this.#directory, manifestSha256);
     try {
@@ -125,10 +126,6 @@ async function isUntouched({ folder, stamps }: KeptImage): Promise<boolean> {
 async function stampOf(path: string): Promise<string> {
   const { ino, size, mtimeNs, ctimeNs } = await stat(path, { bigint: true });
   return [ino, size, mtimeNs, ctimeNs].join(' ');
-}
-
-function filesOf(manifest: SnapshotManifest): SnapshotManifest['files'] {
-  return manifest.files.filter(({ name }) => name !== WORKSPACE_FILE);
 }
 
 function sha256(text: string): Buffer {

@@ -19,7 +19,7 @@ import {
   HostStateSchema,
   MAX_HOST_STATE_BYTES,
 } from '../execution/carried.ts';
-import { downloadFiles, readManifest, readPieces, tooLarge } from './download.ts';
+import { downloadFiles, filesToOpen, readManifest, readPieces, tooLarge } from './download.ts';
 import { KeptChunks } from './kept-chunks.ts';
 import { KeptImages } from './kept-images.ts';
 import { KeptRoom } from './kept-room.ts';
@@ -60,6 +60,15 @@ interface Fetched {
   folder: string;
   manifest: SnapshotManifest;
   close(): Promise<void>;
+}
+
+type StoragePlace = Pick<SuspendPayload, 'snapshot_id' | 'key' | 'transfer_token'>;
+
+interface AboutStored {
+  facts: ManifestFacts;
+  image: string;
+  signal: AbortSignal;
+  isPatient: boolean;
 }
 
 interface Storing {
@@ -153,18 +162,14 @@ export class Snapshots {
    * All files of the folder, and then the manifest; the folder is kept then, or for the caller to remove. `isPatient`: nobody
    * waits, so a storage that is away is waited for.
    */
-  async store(
-    folder: string,
-    { snapshot_id, key, transfer_token }: Pick<SuspendPayload, 'snapshot_id' | 'key' | 'transfer_token'>,
-    about: { facts: ManifestFacts; image: string; signal: AbortSignal; isPatient: boolean },
-  ): Promise<Outcome<Stored>> {
+  async store(folder: string, place: StoragePlace, about: AboutStored): Promise<Outcome<Stored>> {
     const storing = { sessionId: about.facts.session_id, isWanted: true };
     this.#storing.add(storing);
     try {
-      const stored = await this.#store(folder, { snapshot_id, key, transfer_token }, about);
+      const stored = await this.#store(folder, place, about);
       if (!stored.ok) return stored;
       const { manifest, ...rest } = stored.value;
-      const name = { manifestSha256: rest.manifestSha256, key };
+      const name = { manifestSha256: rest.manifestSha256, key: place.key };
       if (storing.isWanted) await this.#images.keep(folder, name, manifest);
       return success(rest);
     } finally {
@@ -174,8 +179,8 @@ export class Snapshots {
 
   async #store(
     folder: string,
-    { snapshot_id, key, transfer_token }: Pick<SuspendPayload, 'snapshot_id' | 'key' | 'transfer_token'>,
-    about: { facts: ManifestFacts; image: string; signal: AbortSignal; isPatient: boolean },
+    { snapshot_id, key, transfer_token }: StoragePlace,
+    about: AboutStored,
   ): Promise<Outcome<Stored & { manifest: SnapshotManifest }>> {
     const patience = about.isPatient ? { attempts: PATIENT_ATTEMPTS } : {};
     const storage = this.#storage(snapshot_id, { ...patience, token: transfer_token, signal: about.signal });
@@ -321,9 +326,4 @@ async function readHostState(folder: string, manifest: SnapshotManifest): Promis
   } catch {
     return undefined;
   }
-}
-
-/** A session goes on from all but the workspace beside it. */
-function filesToOpen({ files }: SnapshotManifest): SnapshotManifest['files'] {
-  return files.filter(({ name }) => name !== WORKSPACE_FILE);
 }

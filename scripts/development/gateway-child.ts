@@ -24,7 +24,7 @@ export type GatewayChildOptions = {
 
 export function gatewayChild(options: GatewayChildOptions): SupervisedChild {
   const { repositoryDir, stateDir } = options.locations;
-  let workerd: { pid: number; startTicks: number | undefined } | undefined;
+  let hasWorkerdEnded = (): boolean => true;
   return new SupervisedChild({
     name: 'gateway',
     args: [join(repositoryDir, 'scripts/gateway.ts')],
@@ -46,18 +46,15 @@ export function gatewayChild(options: GatewayChildOptions): SupervisedChild {
       const parsed = GatewayMessageSchema.safeParse(message);
       if (!parsed.success) return;
       const pid = parsed.data.workerd_pid;
-      workerd = { pid, startTicks: processStartTicks(pid) };
+      const startTicks = processStartTicks(pid);
+      hasWorkerdEnded = () => startTicks === undefined || processStartTicks(pid) !== startTicks;
       options.onMessage(parsed.data);
     },
     onRestart: options.onRestart,
     // The kernel ends workerd with a gateway that was killed, which takes a moment more.
-    onStopped: () => waitUntil(() => hasEnded(workerd), { timeoutMs: WORKERD_END_MS, intervalMs: 20 }),
+    onStopped: () =>
+      waitUntil(() => hasWorkerdEnded() || undefined, { timeoutMs: WORKERD_END_MS, intervalMs: 20 }),
   });
-}
-
-function hasEnded(workerd: { pid: number; startTicks: number | undefined } | undefined): true | undefined {
-  const now = workerd === undefined ? undefined : processStartTicks(workerd.pid);
-  return now === undefined || now !== workerd?.startTicks ? true : undefined;
 }
 
 /** workerd belongs to Miniflare, so it is found from there: one version, whatever else is installed. */
