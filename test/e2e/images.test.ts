@@ -1,5 +1,6 @@
 /** Images that were built elsewhere: from a registry by digest into sessions, used, removed, pruned. */
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   existsSync,
   mkdirSync,
@@ -10,6 +11,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { installAptPackages } from '../../host-agent/setup/apt-packages.ts';
@@ -88,8 +90,15 @@ async function buildImage(rootfsPath: string): Promise<string> {
   });
 }
 
-function images(...argv: string[]): { status: number | null; stdout: string; stderr: string } {
-  return spawnSync(process.execPath, [COMMAND, 'images', ...argv, '--root', root], { encoding: 'utf8' });
+/** Not waited for on this thread: a connection that the gateway closes meanwhile must be seen to be closed. */
+async function images(...argv: string[]): Promise<{ status: number | null; stdout: string; stderr: string }> {
+  const child = spawn(process.execPath, [COMMAND, 'images', ...argv, '--root', root], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const ended = once(child, 'close');
+  const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)]);
+  await ended;
+  return { status: child.exitCode, stdout, stderr };
 }
 
 /** The agent looks into its store every few seconds. */
@@ -112,16 +121,16 @@ describe('images import', { timeout: 300_000 }, () => {
   test.each([
     ['a tag', () => `${registry.host}/team/tools:1.0`],
     ['a name', () => `${registry.host}/team/tools`],
-  ])('refuses %s without a digest', (_title, source) => {
-    expect(images('import', source())).toMatchObject({
+  ])('refuses %s without a digest', async (_title, source) => {
+    expect(await images('import', source())).toMatchObject({
       status: 2,
       stderr: expect.stringMatching(/named by its digest/),
     });
   });
 
-  test('refuses a digest that the registry does not have', () => {
+  test('refuses a digest that the registry does not have', async () => {
     const source = `${registry.host}/team/tools@sha256:${'0'.repeat(64)}`;
-    expect(images('import', source)).toMatchObject({
+    expect(await images('import', source)).toMatchObject({
       status: 1,
       stderr: expect.stringMatching(/skopeo inspect/),
     });
@@ -134,7 +143,7 @@ describe('images import', { timeout: 300_000 }, () => {
     const changed = Buffer.from(whole);
     changed[changed.length - 2000] = 0x41;
     writeFileSync(blob, changed);
-    const refused = images('import', `${registry.host}/team/tools@${digest}`);
+    const refused = await images('import', `${registry.host}/team/tools@${digest}`);
     writeFileSync(blob, whole);
     expect(refused).toMatchObject({ status: 1, stderr: expect.stringMatching(/skopeo copy: .*digest/i) });
     expect(existsSync(join(cacheDir, 'images/tools', digest.slice('sha256:'.length)))).toBe(false);
@@ -142,7 +151,7 @@ describe('images import', { timeout: 300_000 }, () => {
   });
 
   test('brings an image that a running host offers at once, with its tools and environment', async () => {
-    const imported = images('import', `${registry.host}/team/tools:1.0@${digest}`);
+    const imported = await images('import', `${registry.host}/team/tools:1.0@${digest}`);
     expect(imported).toMatchObject({ status: 0, stderr: '' });
     expect(imported.stdout).toContain(`tools  ${digest}`);
     expect(imported.stdout).toContain('tools: file, shell, python');
@@ -160,19 +169,22 @@ describe('images import', { timeout: 300_000 }, () => {
     expect(Number(user)).toBeGreaterThanOrEqual(100_000);
     expect(ran.stderr).toMatch(/No such file/);
     expect((await session.py('import os; os.environ["GREETER"]')).value).toBe("'the image'");
-    expect(images('remove', digest)).toMatchObject({ status: 1, stderr: expect.stringMatching(/in use/) });
+    expect(await images('remove', digest)).toMatchObject({
+      status: 1,
+      stderr: expect.stringMatching(/in use/),
+    });
     await session.delete();
   });
 
-  test('does nothing where the image is there already', () => {
-    const again = images('import', `${registry.host}/team/tools@${digest}`);
+  test('does nothing where the image is there already', async () => {
+    const again = await images('import', `${registry.host}/team/tools@${digest}`);
     expect(again).toMatchObject({ status: 0, stdout: expect.stringMatching(/there already/) });
   });
 
-  test('refuses the name of a recipe, and a second name for the same image', () => {
+  test('refuses the name of a recipe, and a second name for the same image', async () => {
     const source = `oci:${layout}@${digest}`;
-    expect(images('import', source, '--name', 'python')).toMatchObject({ status: 1 });
-    expect(images('import', source, '--name', 'other')).toMatchObject({
+    expect(await images('import', source, '--name', 'python')).toMatchObject({ status: 1 });
+    expect(await images('import', source, '--name', 'other')).toMatchObject({
       status: 1,
       stderr: expect.stringMatching(/there already, as tools/),
     });
@@ -186,7 +198,7 @@ describe('images import', { timeout: 300_000 }, () => {
     ]);
     const archive = join(dirname(layout), 'layout.tar');
     await succeed('tar', ['--create', `--file=${archive}`, `--directory=${layout}`, '.']);
-    const imported = images('import', `oci-archive:${archive}@${index}`, '--name', 'archived');
+    const imported = await images('import', `oci-archive:${archive}@${index}`, '--name', 'archived');
     expect(imported).toMatchObject({ status: 0, stderr: '' });
     const session = await openOnceOffered(index);
     expect((await session.sh('hello')).stdout).toBe('hello from the image\n');
@@ -203,8 +215,8 @@ describe('images import', { timeout: 300_000 }, () => {
 
 describe('images that nobody uses', { timeout: 300_000 }, () => {
   test('are removed by digest, and no longer offered', async () => {
-    await until('no sandbox uses the image', 60_000, () =>
-      images('remove', digest).status === 0 ? true : undefined,
+    await until('no sandbox uses the image', 60_000, async () =>
+      (await images('remove', digest)).status === 0 ? true : undefined,
     );
     expect(stored()).not.toContain(digest.slice('sha256:'.length));
     await until('the image is offered no more', 60_000, async () => {
@@ -217,16 +229,19 @@ describe('images that nobody uses', { timeout: 300_000 }, () => {
     });
   });
 
-  test('are pruned once no session started on them for so long', () => {
+  test('are pruned once no session started on them for so long', async () => {
     const [archived = ''] = readdirSync(join(cacheDir, 'images/archived'));
-    expect(images('prune')).toMatchObject({ status: 0, stdout: '0 MB freed\n' });
+    expect(await images('prune')).toMatchObject({ status: 0, stdout: '0 MB freed\n' });
     expect(stored()).toContain(archived);
     const longAgo = new Date(Date.now() - 40 * 86_400_000);
     utimesSync(join(cacheDir, 'images/archived', archived, 'last-use'), longAgo, longAgo);
-    expect(images('prune')).toMatchObject({ status: 0, stdout: expect.stringMatching(/removed archived/) });
+    expect(await images('prune')).toMatchObject({
+      status: 0,
+      stdout: expect.stringMatching(/removed archived/),
+    });
     expect(stored()).not.toContain(archived);
     // The image that every host has stays.
-    expect(images('prune', '--unused-days', '0').status).toBe(0);
+    expect((await images('prune', '--unused-days', '0')).status).toBe(0);
     expect(existsSync(join(cacheDir, 'images/python'))).toBe(true);
   });
 });
