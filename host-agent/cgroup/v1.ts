@@ -115,9 +115,11 @@ export class CgroupsV1 implements Cgroups {
     writeControlIfThere(join(this.#dir('memory', name), 'memory.max_usage_in_bytes'), 0);
   }
 
-  /** In version 1 a signal waits until its process is thawed. */
+  /** In version 1 a signal waits until its process is thawed, which then dies of it before it does anything else. */
   kill(name: string): void {
+    killMembers(this.#dir('memory', name));
     this.thaw(name);
+    // What a member that was awake had just started.
     killMembers(this.#dir('memory', name));
   }
 

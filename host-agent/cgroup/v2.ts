@@ -110,8 +110,13 @@ export class CgroupsV2 implements Cgroups {
     return keyedNumber(readControl(join(this.#dir(name), 'cgroup.events')) ?? '', 'frozen') === 1;
   }
 
+  /** What is frozen dies without running again. */
   kill(name: string): void {
+    this.#kill(name);
     this.thaw(name);
+  }
+
+  #kill(name: string): void {
     const file = join(this.#dir(name), 'cgroup.kill');
     if (readControl(join(this.#dir(name), 'cgroup.procs')) === undefined) return;
     try {

@@ -3,7 +3,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
-import { killProcess, type ListedProcess, listProcesses } from '../process/process-table.ts';
+import { argvOf, killProcess, type ListedProcess, listProcesses } from '../process/process-table.ts';
 import { type CompletedProcess, run } from '../process/run.ts';
 import { type SpawnedProcess, spawnStarter } from '../process/spawn.ts';
 import { globalFlags, logFlags, PLATFORM, requireAllowed } from './flags.ts';
@@ -12,7 +12,7 @@ import { KNOWN_RELEASES, parseVersion, type RunscVersion } from './versions.ts';
 
 const COMMAND_TIMEOUT_MS = 10_000;
 const MAX_OUTPUT_BYTES = 1024 * 1024;
-const KILL_PAUSE_MS = 10;
+const KILL_PAUSE_MS = 5;
 /** runsc looks nothing up by name, and a tenant's environment is none of its business. */
 const ENVIRONMENT = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin' };
 
@@ -89,9 +89,14 @@ export class Runsc {
   async delete(id: string, timeoutMs: number): Promise<Outcome<null>> {
     requireId(id);
     const deadline = performance.now() + timeoutMs;
-    while (await this.#killProcessesOf(id)) {
-      if (performance.now() >= deadline) return failure('sandbox_failed', 'its processes do not end');
-      await wait(KILL_PAUSE_MS);
+    for (;;) {
+      const killed = await this.#killProcessesOf(id);
+      if (killed.length === 0) break;
+      // The whole table is read once more when these are gone, for what they had started.
+      while (await this.#isAnyOf(id, killed)) {
+        if (performance.now() >= deadline) return failure('sandbox_failed', 'its processes do not end');
+        await wait(KILL_PAUSE_MS);
+      }
     }
     const names = [`${id}_sandbox:${id}.state`, `${id}_sandbox:${id}.lock`, `runsc-${id}.sock`];
     await Promise.all(names.map((name) => rm(join(this.#rootDir, name), { force: true })));
@@ -113,6 +118,14 @@ export class Runsc {
     });
   }
 
+  async #isAnyOf(id: string, pids: readonly number[]): Promise<boolean> {
+    for (const pid of pids) {
+      const argv = await argvOf(pid);
+      if (argv.at(-1) === id && argv.includes(this.#mark)) return true;
+    }
+    return false;
+  }
+
   #start(id: string, bundleDir: string, command: string[]): SpawnedProcess {
     const argv = [...command, '--detach', `--bundle=${bundleDir}`, requireId(id)];
     const started = spawnStarter(this.#request(argv, logFlags(bundleDir)));
@@ -130,16 +143,20 @@ export class Runsc {
     };
   }
 
-  /** Also what a runsc that was killed in the middle of a start has started already. False where there was nothing. */
-  async #killProcessesOf(id: string): Promise<boolean> {
+  /** Also what a runsc that was killed in the middle of a start has started already. */
+  async #killProcessesOf(id: string): Promise<number[]> {
     const living = (await this.sandboxProcesses()).filter(({ sandboxId }) => sandboxId === id);
     for (const { pid } of living) killProcess(pid);
-    return living.length > 0;
+    return living.map(({ pid }) => pid);
   }
 
   async #processes(): Promise<ListedProcess[]> {
-    const mark = `--root=${this.#rootDir}`;
-    return (await listProcesses()).filter(({ argv }) => argv.includes(mark));
+    return (await listProcesses()).filter(({ argv }) => argv.includes(this.#mark));
+  }
+
+  /** What runsc and its sentries have among their arguments. */
+  get #mark(): string {
+    return `--root=${this.#rootDir}`;
   }
 
   #run(command: string[], timeoutMs: number = COMMAND_TIMEOUT_MS): Promise<CompletedProcess> {

@@ -153,7 +153,7 @@ export class RunscSandbox implements Sandbox {
         thaw: () => host.thaw(),
         freeze: () => host.freeze(),
         save: (directory) => host.save(directory),
-        destroy: () => this.destroy(),
+        destroy: () => this.#end({ isAtOnce: true }),
       },
       imageDir,
       workspace,
@@ -243,10 +243,16 @@ export class RunscSandbox implements Sandbox {
     });
   }
 
-  async destroy(): Promise<void> {
+  destroy(): Promise<void> {
+    return this.#end({ isAtOnce: false });
+  }
+
+  /** `isAtOnce`: nothing of it runs again, for it goes on elsewhere. */
+  async #end({ isAtOnce }: { isAtOnce: boolean }): Promise<void> {
     const { link, process, host, freezer } = this.#parts;
     if (!this.#destroying) {
       this.#destroying = true;
+      if (isAtOnce) host.kill();
       freezer.dispose();
       link.close();
       await Promise.race([process.exited, wait(EXIT_PATIENCE_MS)]);

@@ -2,7 +2,8 @@
  * Control groups as the kernel of this machine keeps them, by whichever version it has mounted. Without root, or where none
  * are mounted, these tests have nothing to run on.
  */
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { diskOf } from '../../../host-agent/cgroup/disk.ts';
@@ -119,6 +120,27 @@ describe.runIf(cgroups !== undefined)('the control groups of this machine', () =
     cgroups.freeze('cold');
     expect(await cgroups.remove('cold')).toBe(true);
     expect((await counting.exited).signal).toBe('SIGKILL');
+  });
+
+  it('kills what is frozen without letting it run once more', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'sandgate-frozen-'));
+    try {
+      const file = join(folder, 'count');
+      await cgroups.create('still', { ...LIMITS, cpuQuotaUs: 100_000 });
+      const counting = `const file = require('node:fs').openSync(${JSON.stringify(file)}, 'w');
+        for (let count = 1; ; count += 1) require('node:fs').writeSync(file, String(count), 0);`;
+      const counter = member('still', counting);
+      const count = () => readFile(file, 'utf8').catch(() => '');
+      await until('the member counts', PATIENCE_MS, async () => ((await count()) === '' ? undefined : true));
+      cgroups.freeze('still');
+      await until('it stands still', PATIENCE_MS, async () => (cgroups.isFrozen('still') ? true : undefined));
+      const counted = await count();
+      cgroups.kill('still');
+      expect((await counter.exited).signal).toBe('SIGKILL');
+      expect(await count()).toBe(counted);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
   });
 
   it('thaws all groups below the parent as the guard of an agent that died does', async () => {

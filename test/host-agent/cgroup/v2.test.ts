@@ -110,7 +110,7 @@ describe('CgroupsV2', () => {
     expect(await written('cgroup.kill')).toBe('1');
   });
 
-  it('freezes, thaws, and thaws before it kills', async () => {
+  it('freezes, thaws, and thaws what it kills', async () => {
     cgroups().freeze(NAME);
     expect(await written('cgroup.freeze')).toMatch(/^1/);
     expect(cgroups().isFrozen(NAME)).toBe(false);

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { killProcess, listProcesses } from '../../../host-agent/process/process-table.ts';
+import { argvOf, killProcess, listProcesses } from '../../../host-agent/process/process-table.ts';
 import { spawn } from '../../../host-agent/process/spawn.ts';
 
 it('lists a process with its arguments until it is killed', async () => {
@@ -15,6 +15,20 @@ it('lists a process with its arguments until it is killed', async () => {
   killProcess(child.pid ?? 0);
   expect(await child.exited).toMatchObject({ signal: 'SIGKILL' });
   expect(await marked()).toEqual([]);
+});
+
+it('says what the arguments of one process are, and of one that is gone that it has none', async () => {
+  const child = spawn({
+    file: process.execPath,
+    argv: ['-e', 'console.log(1); setInterval(() => {}, 1000)', 'with a space', ''],
+    environment: {},
+  });
+  await new Promise((resolve) => child.stdout.once('data', resolve));
+  const pid = child.pid ?? 0;
+  expect((await argvOf(pid)).slice(-2)).toEqual(['with a space', '']);
+  child.kill('SIGKILL');
+  await child.exited;
+  expect(await argvOf(pid)).toEqual([]);
 });
 
 it('takes a process that is gone as killed', async () => {
