@@ -2,6 +2,12 @@
 
 export const PLATFORM = 'systrap';
 
+/**
+ * Descriptors of the host that one sentry may hold. A sandbox at rest has some thirty: its files lie in memory or in one root
+ * file, so what the guest opens takes none.
+ */
+const MAX_HOST_DESCRIPTORS = 1_024;
+
 /** Closed on purpose: what is not built here cannot be passed. */
 export function globalFlags(rootDir: string): string[] {
   return [
@@ -16,6 +22,7 @@ export function globalFlags(rootDir: string): string[] {
     '--directfs=false',
     '--oci-seccomp',
     '--watchdog-action=panic',
+    `--fdlimit=${MAX_HOST_DESCRIPTORS}`,
     '--allow-flag-override=false',
     '--cpu-num-from-quota',
   ];

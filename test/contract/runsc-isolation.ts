@@ -1,5 +1,5 @@
 /** What a program finds when it looks around, and what happens when the sandbox itself dies. */
-import { readFileSync, readlinkSync } from 'node:fs';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { killProcess, listProcesses } from '../../host-agent/process/process-table.ts';
 import type { Sandbox } from '../../host-agent/sandbox/port.ts';
@@ -43,6 +43,18 @@ export function describeIsolation(subject: GetSubject): void {
           argv[0],
         ).toBe(true);
       }
+    });
+
+    it('may open few files of the host, however many its programs open', async () => {
+      const open = 'import os; files = [os.open("/etc/passwd", os.O_RDONLY) for _ in range(900)]; len(files)';
+      expect((await python(sandbox, open)).value).toBe('900');
+      const sentry = (await listProcesses()).find(
+        ({ argv }) => argv[0] === 'runsc-sandbox' && argv.includes(sandbox.id),
+      );
+      const limits = readFileSync(`/proc/${sentry?.pid}/limits`, 'utf8');
+      expect(limits).toMatch(/^Max open files +1024 +1024 /m);
+      const held = readdirSync(`/proc/${sentry?.pid}/fd`).length;
+      expect(held).toBeLessThan(100);
     });
 
     it('can trace its own programs, as debuggers do', async () => {
