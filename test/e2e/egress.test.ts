@@ -4,8 +4,11 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ReceiptSchema } from '../../shared/receipt.ts';
 import { ReceiptExportSchema } from '../../shared/receipt-verify.ts';
+import { SessionSchema } from '../../shared/session.ts';
+import { SnapshotSchema } from '../../shared/snapshot-resource.ts';
 import { startUpstream, type Upstream } from '../fixtures/upstream.ts';
 import type { SessionClient } from './client.ts';
+import { fork } from './forking.ts';
 import { processesOfSandbox } from './leftovers.ts';
 import { useStack } from './stack.ts';
 import { until } from './until.ts';
@@ -43,6 +46,36 @@ except urllib.error.URLError as error:
     out = f'{error.reason}'
 print(out)`;
   return (await session.py(code, { timeoutMs: PATIENCE_MS })).stdout.trim();
+}
+
+/** Prints the files of the guest that hold the secret, and how many arguments or variables of its programs do; planted words are found as well. */
+const SEARCH = String.raw`
+printf 'plant%s words' ed >/workspace/planted
+words='fedcba[9]876543210|plante[d] words'
+grep -rslE --devices=skip --exclude-dir=proc --exclude-dir=sys --exclude-dir=usr "$words" /
+PLANTED=yes cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\0' '\n' | grep -cE "$words|^PLANTED=yes$"`;
+
+/** The way out is the one that the session was made with, and the secret stays on the other side of it. */
+async function expectSameWayOut(session: SessionClient, after: string): Promise<void> {
+  const asked = upstream.requests.length;
+  expect(await fetched(session, url('/')), after).toBe('hello');
+  const seen = upstream.requests.slice(asked).map(({ headers }) => headers.authorization);
+  expect(seen, after).toEqual([SECRET]);
+  expect(await fetched(session, 'http://evil.test/'), after).toBe(
+    '403 evil.test:80 is not in network.allow of this session',
+  );
+  const search = await session.sh(SEARCH, { timeoutMs: PATIENCE_MS });
+  expect(search.stdout.trim().split('\n'), `${after}: ${search.stderr}`).toEqual(['/workspace/planted', '1']);
+  const { executions } = await session.executions();
+  const paths = ['', '/executions', '/receipts'];
+  for (const { execution_id } of executions) paths.push(`/executions/${execution_id}/events`);
+  for (const path of paths) {
+    const shown = await session.api.request('GET', `${session.path}${path}`, {
+      headers: path.endsWith('/events') ? { accept: 'text/event-stream' } : {},
+    });
+    expect(shown.status, `${after}: ${path}`).toBe(200);
+    expect(shown.text, `${after}: ${path}`).not.toContain(FRAGMENT);
+  }
 }
 
 describe('a session with a network', () => {
@@ -95,6 +128,34 @@ describe('a session with a network', () => {
     expect(upstream.requests.at(-1)?.headers.authorization).toBe(SECRET);
     expect(await fetched(session, 'http://evil.test/')).toContain('403');
     await session.delete();
+  });
+
+  test('keeps its way out, and only that, in whatever it goes on as', async () => {
+    const parent = await stack().open({ network: network() });
+    const { api } = parent;
+    await expectSameWayOut(parent, 'creation');
+    const { value: snapshot } = await api.json(SnapshotSchema, 'POST', `${parent.path}/snapshots`, {
+      body: { name: 'with a network' },
+    });
+    const [forked] = await fork(parent, 1);
+    if (forked === undefined) throw new Error('there is no fork');
+    const children = {
+      fork: forked,
+      from_snapshot: await stack().open({ from_snapshot: snapshot.snapshot_id }),
+    };
+    for (const [way, child] of Object.entries(children)) {
+      expect(child.opened.network, way).toEqual(parent.opened.network);
+      await expectSameWayOut(child, way);
+    }
+    for (const way of ['suspend', 'rollback'] as const) {
+      const body = way === 'rollback' ? { snapshot_id: snapshot.snapshot_id } : {};
+      await api.json(SessionSchema, 'POST', `${parent.path}/${way}`, { body });
+      await expectSameWayOut(parent, way);
+    }
+    const stored = await api.request('GET', '/v1/snapshots');
+    expect(stored.text).toContain(snapshot.snapshot_id);
+    expect(stored.text).not.toContain(FRAGMENT);
+    await Promise.all([parent, ...Object.values(children)].map((one) => one.delete()));
   });
 
   test('in one call of its own', async () => {
