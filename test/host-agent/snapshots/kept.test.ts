@@ -4,8 +4,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { HOST_STATE_FILE, type HostState } from '../../../host-agent/execution/carried.ts';
-import { FIRST_SANDBOX_USER } from '../../../host-agent/sandbox/spec.ts';
+import { HOST_STATE_FILE } from '../../../host-agent/execution/carried.ts';
 import { KeptChunks } from '../../../host-agent/snapshots/kept-chunks.ts';
 import { KeptImages } from '../../../host-agent/snapshots/kept-images.ts';
 import { KeptRoom } from '../../../host-agent/snapshots/kept-room.ts';
@@ -14,6 +13,7 @@ import { newId } from '../../../shared/ids.ts';
 import { DEFAULT_RESOURCE_LIMITS } from '../../../shared/limits.ts';
 import { type RestorePayload, type SnapshotManifest, WORKSPACE_FILE } from '../../../shared/snapshot.ts';
 import { type ChunkServer, startChunkServer } from '../../fixtures/chunk-server.ts';
+import { hostState } from '../../fixtures/host-state.ts';
 
 const TOKEN = 'a-transfer-token';
 const SECRET = 'what the session remembers';
@@ -103,32 +103,6 @@ function manifestOf(files: SnapshotManifest['files']): SnapshotManifest {
     generation: 0,
     files,
     executions: [],
-  };
-}
-
-function hostState(): HostState {
-  const shell = {
-    state: { cwd: '', environment: '' },
-    template: null,
-    spare: null,
-    background: [],
-    running: null,
-  };
-  const kernel = { kernel: null, had_state: false, lost_state: false };
-  return {
-    v: 1,
-    host_id: newId('hst'),
-    sandbox: {
-      v: 1,
-      guest: 'guest',
-      user_id: FIRST_SANDBOX_USER,
-      place: { cwd: '/workspace', environment: [] },
-      link: { next_channel: 1, channels: [] },
-      tools: { python: kernel, node: kernel, shell, run: shell, file: { server: null } },
-      programs: { terminals: [], processes: [] },
-      calls: [],
-    },
-    runs: [],
   };
 }
 
