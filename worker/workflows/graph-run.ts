@@ -39,17 +39,17 @@ export class GraphRun {
     const { tasks } = this.#context.plan.definition;
     const names = Object.keys(tasks);
     const ends = await Promise.all(names.map((name) => this.#endOf(name)));
-    const bad = ends.findIndex(({ status }, index) => {
-      const task = tasks[names[index] ?? ''];
-      return (status === 'failed' && task?.may_fail === false) || status === 'cancelled';
-    });
-    const reason = ends[bad]?.reason ?? null;
+    const isFailure = ({ status }: TaskEnd, index: number) =>
+      status === 'failed' && tasks[names[index] ?? '']?.may_fail === false;
+    // What was cancelled because of a failure says nothing of it.
+    const failed = ends.findIndex(isFailure);
+    const bad = failed < 0 ? ends.findIndex(({ status }) => status === 'cancelled') : failed;
     if (ends.some((end) => end.isOutOfTime === true)) {
       return { status: 'timeout', reason: TIMEOUT_REASON };
     }
     return bad < 0
       ? { status: 'succeeded', reason: null }
-      : { status: 'failed', reason: `${names[bad]}: ${reason}` };
+      : { status: 'failed', reason: `${names[bad]}: ${ends[bad]?.reason ?? null}` };
   }
 
   #endOf(name: string): Promise<TaskEnd> {

@@ -1,37 +1,27 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { type Workflow, WorkflowSchema } from '../../../shared/workflow.ts';
-import type { HostDouble, Script } from '../../fixtures/host-double/host-double.ts';
+import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
-import { type ApiOptions, api, problemIn } from '../harness/api.ts';
+import { api, problemIn } from '../harness/api.ts';
 import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
+import {
+  alice,
+  endedWorkflow,
+  readWorkflow,
+  runWorkflow,
+  ScriptedCommands,
+  shell,
+  startWorkflow,
+  statuses,
+} from '../harness/workflows.ts';
 
 /** Longer than a busy machine takes to begin a task, shorter than any lease. */
 const WORKFLOW_TIMEOUT_S = 20;
 
 let host: HostDouble;
-/** Commands in the order in which the host was given them. */
-const ran: string[] = [];
-let releaseHeld: () => void = () => undefined;
-
-/** `out X` prints X, `fail` fails, `slow` runs into its deadline, `hold X` prints X once it is let go; everything else is quiet. */
-const script: Script = async (execution) => {
-  execution.started();
-  const text = String(execution.arguments.command ?? execution.arguments.code);
-  ran.push(text);
-  const [verb, ...rest] = text.split(' ');
-  if (verb === 'slow') return execution.finish({ status: 'timeout' });
-  if (verb === 'fail') return execution.finish({ status: 'failed', exit_code: 1 });
-  if (verb === 'hold') {
-    const held = Promise.withResolvers<void>();
-    releaseHeld = held.resolve;
-    await held.promise;
-  }
-  if (verb === 'out' || verb === 'hold') await execution.write('stdout', `${rest.join(' ')}\n`);
-  return execution.finish();
-};
-
-const alice = () => tokenOf({ claims: { tenant: 'acme', sub: 'alice' } });
+const commands = new ScriptedCommands();
+const { ran, script } = commands;
 
 beforeAll(async () => {
   host = await connectFakeHost({ script });
@@ -41,38 +31,10 @@ afterAll(() => {
   host.close();
 });
 
-async function start(body: unknown, options: ApiOptions = {}): Promise<Workflow> {
-  const answer = await api('POST', '/v1/workflows', { token: await alice(), body, ...options });
-  expect(answer.status, answer.text).toBe(202);
-  return WorkflowSchema.parse(answer.json);
-}
-
-async function read(workflowId: string): Promise<Workflow> {
-  const answer = await api('GET', `/v1/workflows/${workflowId}`, { token: await alice() });
-  expect(answer.status, answer.text).toBe(200);
-  return WorkflowSchema.parse(answer.json);
-}
-
-function ended({ workflow_id }: Workflow): Promise<Workflow> {
-  return eventually(async () => {
-    const workflow = await read(workflow_id);
-    expect(workflow.status).not.toBe('running');
-    return workflow;
-  });
-}
-
 async function run(body: unknown): Promise<Workflow> {
   ran.length = 0;
-  return ended(await start(body));
+  return runWorkflow(body);
 }
-
-const shell = (command: unknown, more: object = {}) => ({
-  tool_name: 'shell',
-  arguments: { command },
-  ...more,
-});
-const statuses = ({ tasks }: Workflow) =>
-  Object.fromEntries(Object.entries(tasks).map(([name, { status }]) => [name, status]));
 
 describe('a workflow', () => {
   test('runs its tasks in the order of their dependencies, and hands on what they gave', async () => {
@@ -174,9 +136,12 @@ describe('a workflow', () => {
     const body = { tasks: { a: shell('out once') } };
     ran.length = 0;
     const headers = { 'Idempotency-Key': 'start-1' };
-    const [first, second] = await Promise.all([start(body, { headers }), start(body, { headers })]);
+    const [first, second] = await Promise.all([
+      startWorkflow(body, { headers }),
+      startWorkflow(body, { headers }),
+    ]);
     expect(second.workflow_id).toBe(first.workflow_id);
-    await ended(first);
+    await endedWorkflow(first);
     expect(ran).toEqual(['out once']);
     const other = await api('POST', '/v1/workflows', {
       token: await alice(),
@@ -188,7 +153,7 @@ describe('a workflow', () => {
 
   test('is cancelled with what it runs', async () => {
     ran.length = 0;
-    const workflow = await start({
+    const workflow = await startWorkflow({
       tasks: { a: shell('hold on'), b: shell('out b', { depends_on: ['a'] }) },
     });
     await eventually(() => expect(ran).toEqual(['hold on']));
@@ -201,8 +166,8 @@ describe('a workflow', () => {
       tasks: { a: { status: 'cancelled' }, b: { status: 'cancelled' } },
     });
     expect((await cancel()).status).toBe(200);
-    releaseHeld();
-    const main = (await read(workflow.workflow_id)).sessions.main;
+    commands.release();
+    const main = (await readWorkflow(workflow.workflow_id)).sessions.main;
     const session = await api('GET', `/v1/sessions/${main}`, { token: await alice() });
     expect(session.status).toBe(404);
     expect(ran).toEqual(['hold on']);
@@ -320,14 +285,14 @@ describe('the time', () => {
 
   test('of a workflow, once it is over, ends it as timeout: what has not begun does not begin', async () => {
     ran.length = 0;
-    const started = await start({
+    const started = await startWorkflow({
       timeout_s: WORKFLOW_TIMEOUT_S,
       tasks: { a: shell('hold on'), b: shell('out b', { depends_on: ['a'], run_on: 'always' }) },
     });
     await eventually(() => expect(ran).toEqual(['hold on']));
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + WORKFLOW_TIMEOUT_S * 1_000 });
-    releaseHeld();
-    expect(await ended(started)).toMatchObject({
+    commands.release();
+    expect(await endedWorkflow(started)).toMatchObject({
       status: 'timeout',
       reason: 'the time of the workflow is over',
       tasks: { a: { status: 'succeeded' }, b: { status: 'cancelled', calls: [] } },
