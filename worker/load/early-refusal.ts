@@ -8,12 +8,12 @@ import { rememberedCaller } from '../middleware/authentication.ts';
 import { tellRequest, UNROUTED } from '../middleware/observation.ts';
 import { problemResponse } from '../middleware/problem.ts';
 import { REQUEST_ID_HEADER, requestIdOf } from '../middleware/request-id.ts';
-import { admitLoad, isShedding, overloaded } from './shed-load.ts';
+import { type Answered, admitLoad, isShedding, overloaded } from './shed-load.ts';
 
 const HEADERS = { 'X-Content-Type-Options': 'nosniff', 'Cache-Control': 'no-store' };
 
 /** What is to be called when those are answered that were let in here. */
-const letIn = new WeakMap<Request, () => void>();
+const letIn = new WeakMap<Request, Answered>();
 
 /** Undefined where the request is to take its road. */
 export function refuseEarly(
@@ -48,7 +48,7 @@ export function refuseEarly(
 }
 
 /** Undefined where nothing was asked before: the request has still to be admitted. */
-export function takeLetIn(request: Request): (() => void) | undefined {
+export function takeLetIn(request: Request): Answered | undefined {
   const answered = letIn.get(request);
   letIn.delete(request);
   return answered;

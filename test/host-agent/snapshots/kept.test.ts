@@ -259,6 +259,14 @@ describe('its files as they were', () => {
     expect(server.store.requests).toEqual([]);
   });
 
+  test('take no more than their room where several are stored at once', async () => {
+    const snapshots = await host(1.5 * MIB);
+    const pages = Buffer.alloc(MIB, 'x');
+    await Promise.all([store(snapshots, pages), store(snapshots, pages), store(snapshots, pages)]);
+    expect(snapshots.keptBytes).toBeLessThanOrEqual(1.5 * MIB);
+    expect(await readdir(imagesDirectory())).toHaveLength(1);
+  });
+
   test('go by themselves after a while', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
     const room = new KeptRoom({ directory, maxBytes: MIB });

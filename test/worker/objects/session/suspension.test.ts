@@ -201,6 +201,16 @@ describe('a suspended session', () => {
     await eventually(() => expect(acts().slice(before)).toMatchObject([{ act: 'destroy' }]));
   });
 
+  test('is not let go by a host that was only full', async () => {
+    await session.stub.suspend(caller);
+    host.refuseAttach = 'host_full';
+    expect(await session.stub.resume(caller)).toMatchObject({ ok: false, code: 'host_full' });
+    host.refuseAttach = undefined;
+    expect(await session.stub.resume(caller)).toMatchObject({ value: { host_id: host.hostId } });
+    const acts = host.commands.flatMap(({ claims }) => (claims.sid === session.id ? claims.act : []));
+    expect(acts.slice(-2)).toEqual(['attach', 'attach']);
+  });
+
   test.each([
     { runsc_version: 'other' },
     { runsc_platform: 'other' },

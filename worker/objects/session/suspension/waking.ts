@@ -181,7 +181,8 @@ export class Waking {
       if (attached.ok) return success(null);
       if (this.#row.record.state !== 'suspended') return this.#asItIs();
       this.#sandbox.abandon('not_restored');
-      await this.#sandbox.leaveHost();
+      // One that is full has made nothing, and may have kept what the session comes back to.
+      await (attached.code === 'host_full' ? this.#sandbox.forgetAtHost() : this.#sandbox.leaveHost());
       if (!OF_ONE_HOST.has(attached.code)) return attached;
       last = attached;
       except.push(hostId);
