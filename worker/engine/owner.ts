@@ -47,14 +47,15 @@ export async function admitOwner(env: Env, owner: BarredCaller & { tenant: strin
   }
 }
 
-/** Counts as a request, and holds whatever the rate. */
+/** Counts as that many requests, as far as the rate has them, and holds whatever the rate. */
 export async function requireUnbarred(
   env: Env,
   owner: BarredCaller & { tenant: string },
+  requests = 1,
 ): Promise<RequestLease> {
   const { tenant, tokenId, subject, issuedAtMs, apiKeyId } = owner;
-  const about = { tenant, owner: { tokenId, subject, issuedAtMs, apiKeyId } };
-  const lease = unwrap(await tenantCalls(env, tenant)((stub) => stub.leaseRequests(1, about), SAFE));
+  const about = { tenant, subject, owner: { tokenId, subject, issuedAtMs, apiKeyId } };
+  const lease = unwrap(await tenantCalls(env, tenant)((stub) => stub.leaseRequests(requests, about), SAFE));
   const { disabled, bars } = lease.standing;
   if (disabled || lease.endsRights || (bars !== null && barOf(bars, owner) !== undefined)) {
     const detail = 'the tenant is disabled, or the token revoked';

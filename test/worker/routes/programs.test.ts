@@ -4,6 +4,7 @@ import { env } from 'cloudflare:workers';
 import { describe, expect, test, vi } from 'vitest';
 import { ProgramSchema } from '../../../shared/code-mode.ts';
 import { SessionSchema } from '../../../shared/session.ts';
+import { TenantLimitsSchema } from '../../../shared/tenant.ts';
 import type { TenantPort } from '../../../worker/objects/tenant/port.ts';
 import { ALL_SCOPES, tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn, request } from '../harness/api.ts';
@@ -186,6 +187,25 @@ describe('a program', () => {
     execution.call(1, 'stock-price', { symbol: 'x' });
     expect(await execution.answer(1)).toMatchObject({ error: { code: 'unauthenticated' } });
     expect(fetched).not.toHaveBeenCalled();
+  });
+
+  test('spends the requests of its caller, and is told when there are more', async () => {
+    await register(STOCK_PRICE);
+    const fetched = vi.spyOn(globalThis, 'fetch').mockImplementation(async () => Response.json({ price: 7 }));
+    const { execution } = await begin();
+    const stub = env.TENANT.getByName(tenant);
+    await stub.setLimits(tenant, TenantLimitsSchema.parse({ tenant: { requests_per_minute: 2 } }));
+    for (const call of [1, 2, 3]) {
+      execution.call(call, 'stock-price', { symbol: 'x' });
+      if (call < 3) expect(await execution.answer(call)).toMatchObject({ result: { price: 7 } });
+    }
+    expect(await execution.answer(3)).toMatchObject({
+      error: {
+        code: 'rate_limited',
+        message: expect.stringMatching(/^the tenant may make 2 requests a minute, the next one in \d+ s$/),
+      },
+    });
+    expect(fetched).toHaveBeenCalledTimes(2);
   });
 
   test.each([
