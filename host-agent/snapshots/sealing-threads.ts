@@ -7,6 +7,8 @@ import type { SealedPiece, SealingKeys } from './sealed-piece.ts';
 import type { SealingDone, SealingTask } from './sealing-thread.ts';
 
 const THREADS = 2;
+/** It takes as long to start a thread as to seal this many. */
+const PIECES_WORTH_ANOTHER_THREAD = 8;
 const KEPT_FOR_MS = 30_000;
 /** Pieces are no part of the heap. */
 const HEAP = { maxOldGenerationSizeMb: 32, maxYoungGenerationSizeMb: 4 };
@@ -23,6 +25,8 @@ export class SealingThreads {
   readonly #idle: Worker[] = [];
   readonly #busy = new Map<Worker, Work>();
   readonly #waiting: Work[] = [];
+  /** Pieces since there was no thread. */
+  #begun = 0;
   #end: NodeJS.Timeout | undefined;
 
   constructor(keptForMs = KEPT_FOR_MS) {
@@ -88,10 +92,11 @@ export class SealingThreads {
 
   #next(): void {
     while (this.#waiting.length > 0) {
-      const thread = this.#idle.pop() ?? (this.#busy.size < THREADS ? this.#start() : undefined);
+      const thread = this.#idle.pop() ?? (this.#isWorthAnother ? this.#start() : undefined);
       if (thread === undefined) return;
       const work = this.#waiting.shift();
       if (work === undefined) return;
+      this.#begun += 1;
       this.#busy.set(thread, work);
       thread.ref();
       try {
@@ -103,6 +108,10 @@ export class SealingThreads {
       }
     }
     this.#endWhenIdle();
+  }
+
+  get #isWorthAnother(): boolean {
+    return this.count === 0 || (this.count < THREADS && this.#begun >= PIECES_WORTH_ANOTHER_THREAD);
   }
 
   #start(): Worker {
@@ -139,6 +148,7 @@ export class SealingThreads {
     this.#end = setTimeout(() => {
       if (this.#busy.size > 0) return;
       for (const thread of this.#idle.splice(0)) void thread.terminate();
+      this.#begun = 0;
     }, this.#keptForMs).unref();
   }
 }

@@ -96,10 +96,20 @@ describe('the threads that seal pieces', () => {
     expect((await threads.seal(KEYS, random(10))).stored).toHaveLength(47);
   });
 
+  it('are as many as what is to be done is worth', async () => {
+    const threads = new SealingThreads();
+    const seal = (pieces: number) =>
+      Promise.all(Array.from({ length: pieces }, () => threads.seal(KEYS, random(10))));
+    await seal(8);
+    expect(threads.count).toBe(1);
+    await seal(8);
+    expect(threads.count).toBe(2);
+  });
+
   it('are gone when nothing was to be done for a while', async () => {
     const threads = new SealingThreads(50);
     await Promise.all([threads.seal(KEYS, random(10)), threads.seal(KEYS, random(10))]);
-    expect(threads.count).toBe(2);
+    expect(threads.count).toBe(1);
     await expect.poll(() => threads.count).toBe(0);
     expect((await threads.seal(KEYS, random(10))).stored).toHaveLength(47);
   });
