@@ -14,6 +14,7 @@ import { DEFAULT_RESOURCE_LIMITS } from '../../shared/limits.ts';
 import { type ScriptedCall, ScriptedSandboxes } from '../fixtures/edge-double/scripted-sandboxes.ts';
 import { ApiClient, type SessionClient } from './client.ts';
 import { type Collected, collected, type SeenEvent } from './event-stream.ts';
+import { NEVER_LATE } from './stack.ts';
 import { pause } from './until.ts';
 
 export interface ScriptedHost {
@@ -42,8 +43,7 @@ export class ScriptedStack {
       installation: await setUp(places, process.env, silentProgress),
       port: 0,
       hostAgent: false,
-      // Links are what is tested: hundreds of hosts on one thread may make it late.
-      bindings: { TENANT_REQUESTS_PER_MINUTE: '1000000', OVERLOAD_LATE_MS: '60000' },
+      bindings: { TENANT_REQUESTS_PER_MINUTE: '1000000', ...NEVER_LATE },
     });
     return new ScriptedStack(stack, new ApiClient(stack.url, await stack.token()), stateDir);
   }
