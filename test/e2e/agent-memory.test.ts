@@ -38,7 +38,9 @@ function confine(pid: number): void {
 }
 
 describe('an agent without memory', () => {
-  test('F30 is killed and comes back: what ran is unknown, nothing of it is left, and new work is taken', async () => {
+  test('F30 is killed and comes back: what ran is unknown, nothing of it is left, and new work is taken', {
+    timeout: 6 * PATIENCE_MS,
+  }, async () => {
     const session = await stack().open();
     await session.sh('echo before');
     const running = await session.detach(

@@ -3,8 +3,9 @@ import { readdir, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
+import { PATIENCE_MS } from '../patience.ts';
 import { cgroupsOf, processesOf } from './leftovers.ts';
-import { ORPHAN_GRACE_MS, type TestStack } from './stack.ts';
+import type { TestStack } from './stack.ts';
 import { until } from './until.ts';
 
 const AT_ONCE = 2;
@@ -23,7 +24,7 @@ interface Holdings {
 export async function churn(stack: TestStack, sandboxes: number): Promise<void> {
   // The first ones fill caches and pools of connections.
   await makeAndRemove(stack, AT_ONCE);
-  await until('the first ones are removed', ORPHAN_GRACE_MS, async () => {
+  await until('the first ones are removed', PATIENCE_MS, async () => {
     const bundles = await readdir(join(stack.stack.stateDir, 'host/bundles'));
     return bundles.length === 0 ? true : undefined;
   });
@@ -34,7 +35,7 @@ export async function churn(stack: TestStack, sandboxes: number): Promise<void> 
 export async function expectSameHoldings(stack: TestStack, work: () => Promise<void>): Promise<void> {
   const before = await settledHoldings(stack);
   await work();
-  await until('what is held is as before', ORPHAN_GRACE_MS, async () => {
+  await until('what is held is as before', PATIENCE_MS, async () => {
     const now = await holdings(stack);
     return isSame(now, before) ? true : undefined;
   }).catch(async () => {
@@ -58,7 +59,7 @@ async function makeAndRemove(stack: TestStack, count: number): Promise<void> {
 
 async function settledHoldings(stack: TestStack): Promise<Holdings> {
   let last = await holdings(stack);
-  return until('what is held has settled', ORPHAN_GRACE_MS, async () => {
+  return until('what is held has settled', PATIENCE_MS, async () => {
     const now = await holdings(stack);
     const isSettled = isSame(now, last);
     last = now;

@@ -5,6 +5,7 @@ import { processStartTicks } from '../../host-agent/process/process-identity.ts'
 import type { Execution } from '../../shared/execution.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
 import { readReceipt } from '../../shared/receipt-verify.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import type { SessionClient } from './client.ts';
 import {
   acceptMarking,
@@ -59,7 +60,7 @@ describe('kill -9 of the host agent', () => {
         new Set(starts).size,
       );
       for (const id of starts) journalled.add(id);
-      await until('the agent is started again', 30_000, () =>
+      await until('the agent is started again', PATIENCE_MS, () =>
         stack().stack.hostAgentPid() === undefined || stack().stack.hostAgentPid() === agentPid
           ? undefined
           : true,
@@ -107,9 +108,9 @@ describe('kill -9 of the host agent once', () => {
   test('lets a call that waited run in the new sandbox, and says that state is lost', async () => {
     const session = await stack().open();
     await session.sh('export KEPT=1');
-    const running = await session.detach('shell', { command: 'echo begin; sleep 5' });
+    const running = await session.detach('shell', { command: 'echo begin; sleep 25' });
     const waiting = await session.detach('shell', { command: `echo "ran \${KEPT:-without}"` });
-    await until('the first runs', 10_000, async () =>
+    await until('the first runs', PATIENCE_MS, async () =>
       (await session.execution(running.execution_id)).stdout === 'begin\n' ? true : undefined,
     );
     await stack().stack.crashHostAgent();
@@ -159,7 +160,7 @@ describe('kill -9 of workerd', () => {
     expect((await session.py('kept + 1')).value).toBe('42');
     await expectWholeChain(session, ended, new Set());
     await session.delete();
-  }, 300_000);
+  }, 600_000);
 });
 
 describe('kill -9 of workerd between the events of a stream', () => {
@@ -171,7 +172,7 @@ describe('kill -9 of workerd between the events of a stream', () => {
     const events: SeenEvent[] = [];
     let crashes = 0;
     const crashing: Promise<void>[] = [];
-    await until('the end of the stream', 60_000, async () => {
+    await until('the end of the stream', PATIENCE_MS, async () => {
       // A cut ends the stream with an error or without a word: either way the last id is where it goes on.
       const stream = await session.events(executionId, events.at(-1)?.id).catch(() => undefined);
       if (stream === undefined) return undefined;
@@ -197,7 +198,7 @@ describe('kill -9 of workerd between the events of a stream', () => {
     if (!read.ok) throw new Error(read.detail);
     expect(hash('sha256', stdoutBytes)).toBe(read.value.receipt.stdout.sha256);
     await session.delete();
-  }, 120_000);
+  }, 300_000);
 });
 
 describe('kill -9 of both at once', () => {
@@ -213,5 +214,5 @@ describe('kill -9 of both at once', () => {
     expect(after.stdout).toBe('here\n');
     await expectWholeChain(session, [ended, after], new Set());
     await session.delete();
-  }, 120_000);
+  }, 300_000);
 });

@@ -21,7 +21,7 @@ describe.concurrent('R15 a quiet call', () => {
   const quietS = 130;
   const command = `sleep ${quietS}; echo end`;
   const options = { timeoutMs: 180_000 };
-  const testTimeoutMs = 200_000;
+  const testTimeoutMs = 400_000;
 
   test(
     'R15 of more than two minutes is answered as one request',
@@ -100,7 +100,7 @@ describe('R24 an edge that restarts during a call', () => {
     );
     await stack().restartEdge();
     expect(await cut).toBeInstanceOf(Error);
-    const repeated = await until('the repeated request is answered', 30_000, async () =>
+    const repeated = await until('the repeated request is answered', PATIENCE_MS, async () =>
       send().catch((error: unknown) => {
         if (error instanceof Refused && error.problem.retryable) return undefined;
         throw error;
@@ -122,7 +122,7 @@ describe('R24 an edge that restarts during a call', () => {
     const [only, ...others] = (await session.executions()).executions;
     if (only === undefined) throw new Error('the execution is lost');
     expect(others).toEqual([]);
-    expect(['succeeded', 'unknown']).toContain((await session.ended(only.execution_id, 60_000)).status);
+    expect(['succeeded', 'unknown']).toContain((await session.ended(only.execution_id, PATIENCE_MS)).status);
     expect((await session.sh('wc -l < /tmp/d')).stdout).toBe('1\n');
     await session.delete();
   });
@@ -142,7 +142,7 @@ describe('R24 an edge that restarts during a call', () => {
     expect([...before, ...after].map(({ status }) => status)).toEqual(Array(200).fill(200));
     expect(new Set([...before, ...after].map(({ text }) => text)).size).toBe(1);
     expect((await send('echo other')).status).toBe(422);
-    await until('the session runs calls again', 30_000, async () =>
+    await until('the session runs calls again', PATIENCE_MS, async () =>
       session.sh('wc -l < /tmp/n').then(
         ({ stdout }) => (stdout === '1\n' ? true : undefined),
         () => undefined,

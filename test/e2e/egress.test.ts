@@ -7,7 +7,9 @@ import { ReceiptExportSchema } from '../../shared/receipt-verify.ts';
 import { SessionSchema } from '../../shared/session.ts';
 import { SnapshotSchema } from '../../shared/snapshot-resource.ts';
 import { startUpstream, type Upstream } from '../fixtures/upstream.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import type { SessionClient } from './client.ts';
+import { firstCallAfter } from './crash-checks.ts';
 import { fork } from './forking.ts';
 import { processesOfSandbox } from './leftovers.ts';
 import { useStack } from './stack.ts';
@@ -15,7 +17,6 @@ import { until } from './until.ts';
 
 const SECRET = 'Bearer sk-fedcba9876543210';
 const FRAGMENT = 'fedcba9876543210';
-const PATIENCE_MS = 30_000;
 
 let upstream: Upstream;
 beforeAll(async () => {
@@ -105,9 +106,11 @@ describe('a session with a network', () => {
     }
     expect(environment.stdout).toContain('https_proxy=http://127.0.0.1:3128');
 
-    const log = await readFile(join(stack().stack.stateDir, 'logs/host-agent.log'), 'utf8');
+    const log = await until('the refusal is logged', PATIENCE_MS, async () => {
+      const text = await readFile(join(stack().stack.stateDir, 'logs/host-agent.log'), 'utf8');
+      return text.includes('"reason":"not_listed"') ? text : undefined;
+    });
     expect(log).toContain('"event":"egress"');
-    expect(log).toContain('"reason":"not_listed"');
     expect(log).not.toContain(FRAGMENT);
     await session.delete();
   });
@@ -120,7 +123,7 @@ describe('a session with a network', () => {
     if (sentry === undefined) throw new Error(`no sentry of ${sandboxId}`);
     process.kill(sentry.pid, 'SIGKILL');
     await until('another sandbox answers', PATIENCE_MS, async () => {
-      const { status } = await session.sh('true', { timeoutMs: PATIENCE_MS });
+      const { status } = await firstCallAfter(session, 'true');
       return status === 'succeeded' ? true : undefined;
     });
     expect((await session.describe()).sandbox_id).not.toBe(sandboxId);

@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { type Problem, ProblemSchema } from '../../shared/problem.ts';
 import { type FileListing, FileListingSchema } from '../../shared/transfer.ts';
 import { readTar, tar } from '../fixtures/tar.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import type { SessionClient } from './client.ts';
 import { moveLargeFile, streamOf } from './large-file.ts';
 import { useSession, useStack } from './stack.ts';
@@ -205,7 +206,7 @@ describe('the bytes of a file', () => {
     expect((await put(session(), '/files/meanwhile', randomBytes(MIB))).status).toBe(201);
     expect((await session().execution(id)).finished_at).toBeNull();
     expect((await put(session(), '/files/go', '')).status).toBe(201);
-    expect(await session().ended(id, 20_000)).toMatchObject({ status: 'succeeded', stdout: 'went\n' });
+    expect(await session().ended(id, PATIENCE_MS)).toMatchObject({ status: 'succeeded', stdout: 'went\n' });
   });
 });
 
@@ -338,17 +339,17 @@ describe('what is cut', () => {
     socket.write(
       isOfKnownLength ? bytes : Buffer.concat([Buffer.from('30d40\r\n'), bytes, Buffer.from('\r\n')]),
     );
-    await until('the upload has begun', 20_000, async () => {
+    await until('the upload has begun', PATIENCE_MS, async () => {
       const seen = await session().sh('ls -A /workspace | grep -c "^.sandgate-"');
       return seen.stdout.trim() === '1' ? true : undefined;
     });
     socket[how]();
-    await until('the upload was undone', 20_000, async () => {
+    await until('the upload was undone', PATIENCE_MS, async () => {
       const seen = await session().sh('ls -A /workspace; cat /workspace/keep');
       return seen.stdout === 'keep\nold' ? true : undefined;
     });
     if (how === 'end')
-      await until('the answer came', 20_000, () => (answer.includes('503') ? true : undefined));
+      await until('the answer came', PATIENCE_MS, () => (answer.includes('503') ? true : undefined));
     socket.destroy();
     await closed;
   });
@@ -357,7 +358,7 @@ describe('what is cut', () => {
     await put(session(), '/files/big', Buffer.alloc(8 * MIB));
     for (let round = 0; round < 10; round += 1) {
       const abort = new AbortController();
-      const response = await until('a place is free', 20_000, async () => {
+      const response = await until('a place is free', PATIENCE_MS, async () => {
         const tried = await session().api.fetch('GET', `${session().path}/files/big`, {
           signal: abort.signal,
         });
@@ -366,7 +367,7 @@ describe('what is cut', () => {
       await response.body?.getReader().read();
       abort.abort();
     }
-    await until('all places are free', 20_000, async () => {
+    await until('all places are free', PATIENCE_MS, async () => {
       const all = await Promise.all(Array.from({ length: 4 }, () => get(session(), '/files/big')));
       const statuses = all.map(({ status }) => status);
       for (const { body } of all) await body?.cancel();

@@ -2,6 +2,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import { verifyChain } from '../../shared/receipt-verify.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import type { SessionClient } from './client.ts';
 import { answer, fork, post, programIn, registerAsk } from './forking.ts';
 import { migrate } from './moving.ts';
@@ -182,7 +183,7 @@ raise ValueError('no')`);
     });
     expect(back.status).toBe(200);
     expect((await session.py('kept')).value).toBe('[1]');
-    const generation = await until('it is restored', 10_000, async () =>
+    const generation = await until('it is restored', PATIENCE_MS, async () =>
       z.int().parse((await session.describe()).generation),
     );
     expect(generation).toBe(4);

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { SessionStreamEventSchema } from '../../shared/event.ts';
 import { verifyChain } from '../../shared/receipt-verify.ts';
 import { SnapshotSchema } from '../../shared/snapshot-resource.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import type { SessionClient } from './client.ts';
 import { processesOfSandbox } from './leftovers.ts';
 import { useSecondHost } from './second-host.ts';
@@ -14,7 +15,7 @@ const stack = useStack(() => ({ SANDGATE_POOL_CEILING: '0' }));
 const second = useSecondHost(stack);
 
 async function openOnSecond(body: object): Promise<SessionClient> {
-  return until('a session is made on the second host', 60_000, async () => {
+  return until('a session is made on the second host', PATIENCE_MS, async () => {
     const session = await stack().open({ ...body });
     if ((await session.describe()).host_id === second().hostId) return session;
     await session.delete();
@@ -42,7 +43,7 @@ async function lossOf(session: SessionClient) {
 
 describe('a machine that is lost', () => {
   test('costs a session that is to be rebuilt what came after its last snapshot, and nothing more', {
-    timeout: 240_000,
+    timeout: 480_000,
   }, async () => {
     const rebuilt = await openOnSecond({ on_host_loss: 'rebuild' });
     const failing = await openOnSecond({});
@@ -54,7 +55,7 @@ describe('a machine that is lost', () => {
       { command: 'echo begun; sleep 120' },
       { timeoutMs: 300_000 },
     );
-    await until('it runs', 20_000, async () =>
+    await until('it runs', PATIENCE_MS, async () =>
       (await rebuilt.execution(running.execution_id)).stdout === 'begun\n' ? true : undefined,
     );
 
@@ -88,15 +89,15 @@ describe('a machine that is lost', () => {
       second().hostId,
       stack().stack.hostId,
     ]);
-    await until('the other session has failed', 60_000, async () =>
+    await until('the other session has failed', PATIENCE_MS, async () =>
       (await failing.describe()).error?.code === 'host_lost' ? true : undefined,
     );
 
     await second().thaw();
-    await until('what it had of the session is gone', 60_000, async () =>
+    await until('what it had of the session is gone', PATIENCE_MS, async () =>
       (await processesOfSandbox(second().stateDir, sandboxId ?? '')).length === 0 ? true : undefined,
     );
-    await until('it is back', 60_000, async () => {
+    await until('it is back', PATIENCE_MS, async () => {
       const hosts = await stack().stack.operator.hosts();
       return hosts.some(({ host_id, state }) => host_id === second().hostId && state === 'connected')
         ? true

@@ -27,6 +27,7 @@ import {
   succeed,
 } from '../fixtures/image-registry.ts';
 import { tar } from '../fixtures/tar.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import { Refused, type SessionClient } from './client.ts';
 import { useStack } from './stack.ts';
 import { until } from './until.ts';
@@ -103,7 +104,7 @@ async function images(...argv: string[]): Promise<{ status: number | null; stdou
 
 /** The agent looks into its store every few seconds. */
 function openOnceOffered(image: string): Promise<SessionClient> {
-  return until(`the image ${image} is offered`, 60_000, async () => {
+  return until(`the image ${image} is offered`, PATIENCE_MS, async () => {
     try {
       return await stack().open({ image });
     } catch (error: unknown) {
@@ -215,11 +216,11 @@ describe('images import', { timeout: 300_000 }, () => {
 
 describe('images that nobody uses', { timeout: 300_000 }, () => {
   test('are removed by digest, and no longer offered', async () => {
-    await until('no sandbox uses the image', 60_000, async () =>
+    await until('no sandbox uses the image', PATIENCE_MS, async () =>
       (await images('remove', digest)).status === 0 ? true : undefined,
     );
     expect(stored()).not.toContain(digest.slice('sha256:'.length));
-    await until('the image is offered no more', 60_000, async () => {
+    await until('the image is offered no more', PATIENCE_MS, async () => {
       try {
         await (await stack().open({ image: digest })).delete();
         return undefined;

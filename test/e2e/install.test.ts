@@ -15,6 +15,7 @@ import { silentProgress } from '../../host-agent/setup/step.ts';
 import { type Stack, startStack } from '../../scripts/development/stack.ts';
 import { locations } from '../../scripts/locations.ts';
 import { type Ended, PrivateMachine } from '../fixtures/private-machine.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import { ApiClient } from './client.ts';
 import { fillCache } from './machine-cache.ts';
 import { until } from './until.ts';
@@ -46,7 +47,7 @@ afterAll(async () => {
   await machine?.stop();
   await stack?.stop();
   await rm(stateDir, { recursive: true, force: true });
-}, 60_000);
+}, 180_000);
 
 function host(...argv: string[]): Promise<Ended> {
   return machine.run([INSTALLED, ...argv]);
@@ -72,7 +73,7 @@ async function startAgent(): Promise<void> {
   agent = machine.spawn([...confined, 'env', '-i', ...environment, ...command]);
   agent.stdout?.resume();
   agent.stderr?.pipe(process.stderr);
-  await until('the agent is connected', 60_000, async () => {
+  await until('the agent is connected', PATIENCE_MS, async () => {
     const { code, stdout } = await host('status', '--json');
     return code === 0 && AgentStatusSchema.parse(JSON.parse(stdout)).edge_connected ? true : undefined;
   });
@@ -146,7 +147,7 @@ describe('sandgate-host on a bare machine', () => {
   });
 
   test('drains, comes back, upgrades over itself and stops in order', async () => {
-    expect(await host('drain', '--timeout', '10', '--sandboxes')).toMatchObject({
+    expect(await host('drain', '--timeout', '60', '--sandboxes')).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/^drained: 0 executions run, 0 sandboxes/),
     });

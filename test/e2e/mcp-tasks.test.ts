@@ -49,7 +49,7 @@ test.each([
   ['in a session of its own', false],
 ])(
   'a task %s outlives its client and a restart of the gateway',
-  { timeout: 2 * PATIENCE_MS },
+  { timeout: 4 * PATIENCE_MS },
   async (_where, named) => {
     const session = named ? await stack().open() : undefined;
     const place: Record<string, string> = session === undefined ? {} : { session_id: session.id };
@@ -88,7 +88,7 @@ test.each([
 );
 
 test('a task is cancelled by the client of the extension, and its program ends', {
-  timeout: PATIENCE_MS,
+  timeout: 2 * PATIENCE_MS,
 }, async () => {
   const session = await stack().open();
   const { tasks, leave } = await connect();

@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { readReceipt } from '../../shared/receipt-verify.ts';
 import { SessionSchema } from '../../shared/session.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import type { SessionClient } from './client.ts';
 import { collected, type SeenEvent } from './event-stream.ts';
 import { printWhileMoving } from './moving.ts';
@@ -18,10 +19,10 @@ const byName = (left: string | null, right: string | null): number =>
 
 describe('a session that migrates', () => {
   test('goes on with its call on the other host and back, and its reader sees one stream', {
-    timeout: 240_000,
+    timeout: 400_000,
   }, async () => {
     const session = await stack().open();
-    const { hosts } = await printWhileMoving(session, { numbers: 600, rounds: 2, stateBytes: 32 * MIB });
+    const { hosts } = await printWhileMoving(session, { numbers: 1_500, rounds: 2, stateBytes: 32 * MIB });
     const first = stack().stack.hostId ?? '';
     const known = [first, second().hostId].toSorted(byName);
     expect([...new Set(hosts)].toSorted(byName)).toEqual(known);
@@ -29,10 +30,10 @@ describe('a session that migrates', () => {
     await session.delete();
   });
 
-  test('goes on with its call on the other host when its own is drained', { timeout: 240_000 }, async () => {
+  test('goes on with its call on the other host when its own is drained', { timeout: 400_000 }, async () => {
     const session = await stack().open();
     const { hosts } = await printWhileMoving(session, {
-      numbers: 600,
+      numbers: 1_500,
       rounds: 2,
       stateBytes: 32 * MIB,
       move: drainItsHost,
@@ -42,11 +43,11 @@ describe('a session that migrates', () => {
   });
 
   test('goes on on the other host when its own dies as soon as it is stored', {
-    timeout: 240_000,
+    timeout: 400_000,
   }, async () => {
     const session = await stack().open();
-    const numbers = 300;
-    const stream = await session.stream('python', { code: ticker(numbers) }, { timeoutMs: 30_000 });
+    const numbers = 1_000;
+    const stream = await session.stream('python', { code: ticker(numbers) }, { timeoutMs: 2 * PATIENCE_MS });
     const events: SeenEvent[] = [];
     let moving: ReturnType<typeof dieAndGoOn> | undefined;
     for await (const seen of stream) {
@@ -70,7 +71,7 @@ describe('a session that migrates', () => {
 async function drainItsHost(session: SessionClient): Promise<string | null> {
   const { host_id: hostId } = await session.describe();
   await order(hostId, 'drain');
-  const moved = await until('the session has left it', 60_000, async () => {
+  const moved = await until('the session has left it', PATIENCE_MS, async () => {
     const { state, host_id: now } = await session.describe();
     return state === 'running' && now !== hostId ? now : undefined;
   });
@@ -78,7 +79,7 @@ async function drainItsHost(session: SessionClient): Promise<string | null> {
   return moved;
 }
 
-async function order(hostId: string | null, duty: 'drain' | 'uncordon'): Promise<void> {
+async function order(hostId: string | null, duty: 'drain' | 'cordon' | 'uncordon'): Promise<void> {
   const { url, operatorToken } = stack().stack;
   const headers = { authorization: `Bearer ${operatorToken}` };
   const answer = await fetch(`${url}/v1/hosts/${hostId}/${duty}`, { method: 'POST', headers });
@@ -97,9 +98,10 @@ async function dieAndGoOn(session: SessionClient): Promise<(string | null)[]> {
   expect((await act(session, 'suspend')).state).toBe('suspended');
   const pid = hostId === second().hostId ? second().pid() : stack().stack.hostAgentPid();
   if (pid === undefined) throw new Error('the host of the session does not run');
+  // It is started again within a few seconds, which are no time for a session to go elsewhere on a busy machine.
+  await order(hostId, 'cordon');
   process.kill(pid, 'SIGKILL');
-  // It is started again within a few seconds; until then there is only the other one.
-  await until('the edge misses it', 30_000, async () => {
+  await until('the edge misses it', PATIENCE_MS, async () => {
     const hosts = await stack().stack.operator.hosts();
     return hosts.some(({ host_id, state }) => host_id === hostId && state !== 'connected') ? true : undefined;
   });
@@ -107,6 +109,7 @@ async function dieAndGoOn(session: SessionClient): Promise<(string | null)[]> {
     const answer = await session.api.request('POST', `${session.path}/resume`);
     return answer.status === 200 ? true : undefined;
   });
+  await order(hostId, 'uncordon');
   return [hostId, (await session.describe()).host_id];
 }
 

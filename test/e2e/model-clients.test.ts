@@ -4,6 +4,7 @@ import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import { type ModelStandIn, startModelStandIn, type Turn } from '../fixtures/model-stand-in.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import { useSession, useStack } from './stack.ts';
 
 const stack = useStack();
@@ -131,7 +132,7 @@ async function answersWithPrograms<Message>(message: object): Promise<Message[]>
 
 const MAX_TURNS = 8;
 /** Long enough for a busy machine, and without tries of its own: what is refused shows. */
-const CLIENT = { apiKey: 'none', timeout: 30_000, maxRetries: 0 };
+const CLIENT = { apiKey: 'none', timeout: PATIENCE_MS, maxRetries: 0 };
 
 /** The loop of a chat until the model is done; gives the results of its calls. */
 async function chat(

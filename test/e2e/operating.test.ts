@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { askAgent } from '../../host-agent/local-control/client.ts';
 import type { AgentStatus } from '../../host-agent/local-control/status.ts';
 import { freePort } from '../fixtures/free-port.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import { Refused, type SessionClient } from './client.ts';
 import { useStack } from './stack.ts';
 import { until } from './until.ts';
@@ -13,7 +14,8 @@ import { until } from './until.ts';
 const metricsPort = await freePort();
 const stack = useStack(() => ({
   SANDGATE_METRICS_PORT: String(metricsPort),
-  SANDGATE_DRAIN_TIMEOUT_S: '20',
+  // Longer than the tests wait for what does not wait for it.
+  SANDGATE_DRAIN_TIMEOUT_S: String((1.5 * PATIENCE_MS) / 1_000),
 }));
 
 async function metricsText(): Promise<string> {
@@ -32,7 +34,7 @@ function hostDir(): string {
 
 /** The edge hears of a host's room with its next report. */
 function openOnceThereIsRoom(body: Record<string, unknown> = {}): Promise<SessionClient> {
-  return until('the edge places a session', 60_000, () => retryable(stack().open(body)));
+  return until('the edge places a session', PATIENCE_MS, () => retryable(stack().open(body)));
 }
 
 /** Undefined where it is to be tried again. */
@@ -50,7 +52,7 @@ describe('the metrics of a host', () => {
     const session = await openOnceThereIsRoom();
     await session.py('print("counted")');
     await session.sh('exit 3');
-    const text = await until('the calls are counted', 10_000, async () => {
+    const text = await until('the calls are counted', PATIENCE_MS, async () => {
       const now = await metricsText();
       return now.includes('status="failed"} 1') ? now : undefined;
     });
@@ -85,7 +87,7 @@ describe('the log of a host', () => {
     await session.file({ operation: 'write', path: words.file, content: words.stdin });
     // A call that ends its sandbox, whose last words might be told.
     await session.sh(`echo ${words.output} > /proc/1/fd/2; kill -9 -1; kill -9 1`, { timeoutMs: 5_000 });
-    const log = await until('the end is logged', 10_000, async () => {
+    const log = await until('the end is logged', PATIENCE_MS, async () => {
       const text = await readFile(join(stack().stack.stateDir, 'logs/host-agent.log'), 'utf8');
       return text.includes(ran.execution_id) ? text : undefined;
     });
@@ -103,39 +105,41 @@ describe('drain', () => {
     const session = await openOnceThereIsRoom();
     await session.sh('echo kept > note');
     expect(await askAgent(hostDir(), 'drain')).toMatchObject({ ok: true, value: { state: 'draining' } });
-    await until('the edge knows', 10_000, async () => {
+    await until('the edge knows', PATIENCE_MS, async () => {
       const [host] = await stack().stack.operator.hosts();
       return host !== undefined && host.capacity.sandboxes <= host.sandboxes ? true : undefined;
     });
     await expect(stack().open()).rejects.toThrow(Refused);
-    await until('the session has left', 60_000, async () =>
+    await until('the session has left', PATIENCE_MS, async () =>
       (await session.describe()).state === 'suspended' ? true : undefined,
     );
     expect(await askAgent(hostDir(), 'resume')).toMatchObject({ ok: true, value: { state: 'running' } });
     const second = await openOnceThereIsRoom();
     await second.delete();
-    const kept = await until('the session runs calls again', 60_000, () => retryable(session.sh('cat note')));
+    const kept = await until('the session runs calls again', PATIENCE_MS, () =>
+      retryable(session.sh('cat note')),
+    );
     expect(kept.stdout).toBe('kept\n');
     await session.delete();
   });
 
   test('SIGTERM lets the call that runs end, and starts no other', async () => {
     const session = await openOnceThereIsRoom();
-    const running = await session.detach('shell', { command: 'echo begun; sleep 3; echo ended' });
-    await until('it runs', 20_000, async () =>
+    const running = await session.detach('shell', { command: 'echo begun; sleep 10; echo ended' });
+    await until('it runs', PATIENCE_MS, async () =>
       (await session.execution(running.execution_id)).stdout === 'begun\n' ? true : undefined,
     );
     const former = stack().hostAgentPid();
     process.kill(former, 'SIGTERM');
-    const ended = await session.ended(running.execution_id, 60_000);
+    const ended = await session.ended(running.execution_id, PATIENCE_MS);
     expect(ended).toMatchObject({ status: 'succeeded', stdout: 'begun\nended\n' });
-    await until('the agent is started again', 30_000, () =>
+    await until('the agent is started again', PATIENCE_MS, () =>
       stack().stack.hostAgentPid() === former || stack().stack.hostAgentPid() === undefined
         ? undefined
         : true,
     );
     await stack().stack.ready();
-    const next = await until('the session runs calls again', 60_000, () =>
+    const next = await until('the session runs calls again', PATIENCE_MS, () =>
       retryable(session.sh('echo next')),
     );
     expect(next.stdout).toBe('next\n');
@@ -144,19 +148,23 @@ describe('drain', () => {
 
   test('a second SIGTERM does not wait', async () => {
     const session = await openOnceThereIsRoom();
-    const running = await session.detach('shell', { command: 'echo begun; sleep 60' }, { timeoutMs: 90_000 });
-    await until('it runs', 20_000, async () =>
+    const running = await session.detach(
+      'shell',
+      { command: 'echo begun; sleep 1000' },
+      { timeoutMs: 1_000_000 },
+    );
+    await until('it runs', PATIENCE_MS, async () =>
       (await session.execution(running.execution_id)).stdout === 'begun\n' ? true : undefined,
     );
     const former = stack().hostAgentPid();
     process.kill(former, 'SIGTERM');
-    await until('the agent is stopping', 10_000, async () =>
+    await until('the agent is stopping', PATIENCE_MS, async () =>
       (await agentStatus()).state === 'stopping' ? true : undefined,
     );
     process.kill(former, 'SIGTERM');
-    const ended = await session.ended(running.execution_id, 15_000);
+    const ended = await session.ended(running.execution_id, PATIENCE_MS);
     expect(['interrupted', 'crashed', 'unknown']).toContain(ended.status);
-    await until('the agent is started again', 30_000, () =>
+    await until('the agent is started again', PATIENCE_MS, () =>
       stack().stack.hostAgentPid() === former || stack().stack.hostAgentPid() === undefined
         ? undefined
         : true,

@@ -3,6 +3,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import { SessionSchema } from '../../shared/session.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import type { SessionClient } from './client.ts';
 import { collected, type SeenEvent } from './event-stream.ts';
 import { useStack } from './stack.ts';
@@ -11,6 +12,9 @@ import { until } from './until.ts';
 const stack = useStack();
 
 const TICKS = 200;
+/** Less than what the program and its pauses take. */
+const TIMEOUT_MS = 20_000;
+const ON_THEIR_WAY_MS = 2_000;
 const TICKER = `import time
 for n in range(${TICKS}):
     print(n, flush=True)
@@ -23,8 +27,7 @@ function move(session: SessionClient, act: 'pause' | 'resume') {
 describe('a session in the middle of a call', () => {
   test('prints nothing on pause, loses no number, and its timeout does not count it', async () => {
     const session = await stack().open();
-    // Less than what the program needs, where the pauses counted.
-    const stream = await session.stream('python', { code: TICKER }, { timeoutMs: 12_000 });
+    const stream = await session.stream('python', { code: TICKER }, { timeoutMs: TIMEOUT_MS });
     const events: SeenEvent[] = [];
     const pauses: Promise<void>[] = [];
     const standstills: { fromMs: number; toMs: number }[] = [];
@@ -39,8 +42,8 @@ describe('a session in the middle of a call', () => {
     for await (const seen of stream) {
       events.push(seen);
       if (seen.event.event === 'stdout') printed += seen.event.text;
-      if (pauses.length === 0 && printed.includes('\n20\n')) pauses.push(pauseFor(9_000));
-      if (pauses.length === 1 && printed.includes('\n120\n')) pauses.push(pauseFor(1_000));
+      if (pauses.length === 0 && printed.includes('\n20\n')) pauses.push(pauseFor(TIMEOUT_MS - 3_000));
+      if (pauses.length === 1 && printed.includes('\n120\n')) pauses.push(pauseFor(4_000));
     }
     await Promise.all(pauses);
     const { stdout, end } = collected(events);
@@ -50,12 +53,12 @@ describe('a session in the middle of a call', () => {
     for (const { fromMs, toMs } of standstills) {
       // The last bytes before it may be on their way to us when the pause is told.
       const inside = events.filter(
-        ({ event, atMs }) => event.event === 'stdout' && atMs > fromMs + 500 && atMs < toMs,
+        ({ event, atMs }) => event.event === 'stdout' && atMs > fromMs + ON_THEIR_WAY_MS && atMs < toMs,
       );
       expect(inside).toEqual([]);
     }
     expect(events.filter(({ event }) => event.event === 'paused')).toHaveLength(2);
-    expect(end?.duration_ms).toBeLessThan(12_000);
+    expect(end?.duration_ms).toBeLessThan(TIMEOUT_MS);
     await session.delete();
   });
 
@@ -64,12 +67,12 @@ describe('a session in the middle of a call', () => {
     await session.py('kept = 41');
     await session.sh('(while true; do date +%s%N >/workspace/beat; sleep 0.05; done) >/dev/null 2>&1 &');
     const endless = await session.detach('python', { code: 'import time\nwhile True: time.sleep(0.01)' });
-    await until('the call runs', 20_000, async () =>
+    await until('the call runs', PATIENCE_MS, async () =>
       (await session.execution(endless.execution_id)).status === 'running' ? true : undefined,
     );
     await move(session, 'pause');
     await session.interrupt(endless.execution_id);
-    const ended = await session.ended(endless.execution_id, 20_000);
+    const ended = await session.ended(endless.execution_id, PATIENCE_MS);
     expect(ended.status).toBe('interrupted');
     expect((await session.describe()).state).toBe('paused');
     // A call of a paused session waits for it.
@@ -77,7 +80,7 @@ describe('a session in the middle of a call', () => {
     await move(session, 'resume');
     expect(await waiting).toMatchObject({ status: 'succeeded', value: '42' });
     const beat = (await session.sh('cat /workspace/beat')).stdout;
-    await until('the background process goes on', 10_000, async () =>
+    await until('the background process goes on', PATIENCE_MS, async () =>
       (await session.sh('cat /workspace/beat')).stdout === beat ? undefined : true,
     );
     await session.delete();
@@ -92,12 +95,12 @@ describe('a session in the middle of a call', () => {
 
     const session = await stack().open();
     const call = await session.detach('python', { code: 'while True: pass' });
-    await until('the call runs', 20_000, async () =>
+    await until('the call runs', PATIENCE_MS, async () =>
       (await session.execution(call.execution_id)).status === 'running' ? true : undefined,
     );
     await move(session, 'pause');
     await stack().stack.crashHostAgent();
-    const ended = await session.ended(call.execution_id, 60_000);
+    const ended = await session.ended(call.execution_id, PATIENCE_MS);
     expect(ended).toMatchObject({ status: 'unknown', state_lost: true });
     await move(session, 'resume');
     expect(await session.py('1 + 1')).toMatchObject({ status: 'succeeded', value: '2' });

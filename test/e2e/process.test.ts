@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { isTerminal } from '../../shared/lifecycle.ts';
-import { STUCK_MS } from '../patience.ts';
+import { PATIENCE_MS, STUCK_MS } from '../patience.ts';
 import { Refused } from './client.ts';
 import { TERMINAL_WITHIN_MS } from './crash-checks.ts';
 import { bytesBelow, cgroupFileOf, processesOfSandbox } from './leftovers.ts';
@@ -168,7 +168,7 @@ describe('R27 a full disk', () => {
       const stored = join(stack().stack.stateDir, 'host/bundles', sandboxId ?? '');
       const most = watchMost(() => bytesBelow(stored));
       const filled = await session.sh(
-        `head -c 2G /dev/zero > ${folder}/big; echo rc=$?; rm -f ${folder}/big; echo ok > ${folder}/s; cat ${folder}/s`,
+        `head -c 2G /dev/zero > ${folder}/big; echo rc=$?; sleep 1; rm -f ${folder}/big; echo ok > ${folder}/s; cat ${folder}/s`,
         { timeoutMs: 60_000 },
       );
       expect(filled).toMatchObject({ status: 'succeeded', stdout: 'rc=1\nok\n' });
@@ -177,7 +177,7 @@ describe('R27 a full disk', () => {
       expect(mostBytes).toBeGreaterThan(LIMIT_BYTES / 2);
       expect(mostBytes).toBeLessThan(LIMIT_BYTES + 16 * 1024 * 1024);
       await session.delete();
-      await until('its folder is gone', 10_000, async () =>
+      await until('its folder is gone', PATIENCE_MS, async () =>
         (await bytesBelow(stored)) === 0 ? true : undefined,
       );
     },
@@ -226,7 +226,9 @@ describe('R66 a bomb', () => {
 
     const deleted = await timed(bomb.delete());
     expect(deleted.elapsedMs).toBeLessThan(STUCK_MS);
-    expect(await processesOfSandbox(stateDir, sandboxId)).toEqual([]);
+    await until('nothing of it is left', PATIENCE_MS, async () =>
+      (await processesOfSandbox(stateDir, sandboxId)).length === 0 ? true : undefined,
+    );
     await quiet.delete();
   });
 
@@ -314,7 +316,7 @@ describe('R01 a host that is silent', () => {
     } finally {
       process.kill(pid, 'SIGCONT');
     }
-    const next = await until('the session runs calls again', 45_000, async () =>
+    const next = await until('the session runs calls again', PATIENCE_MS, async () =>
       session.sh('echo yo').catch((error: unknown) => {
         if (error instanceof Refused && error.problem.retryable) return undefined;
         throw error;
@@ -322,7 +324,7 @@ describe('R01 a host that is silent', () => {
     );
     expect(next).toMatchObject({ status: 'succeeded', stdout: 'yo\n' });
     if (executionId !== undefined) {
-      const late = await session.ended(executionId, 60_000);
+      const late = await session.ended(executionId, PATIENCE_MS);
       expect(isTerminal(late.status)).toBe(true);
       expect(['', 'hi\n']).toContain(late.stdout);
     }

@@ -11,11 +11,12 @@ import {
   ProcessSchema,
   WaitedSchema,
 } from '../../shared/program.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import type { SessionClient } from './client.ts';
 import { useSession, useStack } from './stack.ts';
 import { until } from './until.ts';
 
-const TIMEOUT_MS = 90_000;
+const TIMEOUT_MS = 180_000;
 const OutputSchema = z.object({ text: z.string() });
 const LogsSchema = z.object({ events: z.array(LogEventSchema), next_after: z.int() });
 
@@ -126,8 +127,8 @@ describe('a background process', { timeout: TIMEOUT_MS }, () => {
         'trap "" TERM; (trap "" TERM; while :; do date +%s%N > /workspace/tick; sleep 0.1; done) & wait',
     });
     const tick = async () => (await session().sh('cat /workspace/tick 2>/dev/null')).stdout;
-    const first = await until('it began', 20_000, async () => (await tick()) || undefined);
-    await until('it goes on', 20_000, async () => ((await tick()) > first ? true : undefined));
+    const first = await until('it began', PATIENCE_MS, async () => (await tick()) || undefined);
+    await until('it goes on', PATIENCE_MS, async () => ((await tick()) > first ? true : undefined));
     expect(await stop(process, '?grace_ms=100')).toMatchObject({ state: 'exited', signal: 'SIGKILL' });
     const last = await tick();
     expect((await session().sh('sleep 0.5; cat tick')).stdout).toBe(last);

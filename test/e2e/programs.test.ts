@@ -7,11 +7,11 @@ import { isTerminal } from '../../shared/lifecycle.ts';
 import { readReceipt, verifyChain } from '../../shared/receipt-verify.ts';
 import { RegisteredToolSchema } from '../../shared/registered-tool.ts';
 import { SessionSchema } from '../../shared/session.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import { holdingProgram } from './holding-program.ts';
 import { useSession, useStack } from './stack.ts';
-import { until } from './until.ts';
+import { pause, until } from './until.ts';
 
-const WAIT_MS = 30_000;
 const FREEZE_AFTER_MS = 300;
 
 let stateDir = '';
@@ -39,7 +39,7 @@ async function get({ program_id }: Program): Promise<Program> {
 }
 
 function reached(program: Program, what: string, condition: (program: Program) => boolean): Promise<Program> {
-  return until(what, WAIT_MS, async () => {
+  return until(what, PATIENCE_MS, async () => {
     const now = await get(program);
     return condition(now) ? now : undefined;
   });
@@ -58,14 +58,14 @@ test('a program with memory, a lock, a thread and a generator waits frozen throu
   const cgroups = await openCgroups(`/${cgroupParent(stateDir)}`);
   const sandboxId = (await session().describe()).sandbox_id ?? '';
   const frozen = () =>
-    until('the sandbox is frozen', WAIT_MS, () => cgroups.isFrozen(sandboxId) || undefined);
+    until('the sandbox is frozen', PATIENCE_MS, () => cgroups.isFrozen(sandboxId) || undefined);
   await frozen();
   await stack().restartEdge();
   expect(await get(waiting)).toMatchObject({ status: 'waiting', pending: waiting.pending });
   const [first, ...others] = results(waiting, (n) => ({ structured: n * n })).toReversed();
   await post(`/${waiting.program_id}/tool_results`, { results: [first], detach: true });
   // One answer wakes it; it waits for the others as before.
-  await until('the answer is there', WAIT_MS, async () =>
+  await until('the answer is there', PATIENCE_MS, async () =>
     (await get(waiting)).pending.length === 4 ? true : undefined,
   );
   await frozen();
@@ -86,16 +86,16 @@ test('a program with memory, a lock, a thread and a generator waits frozen throu
 
 const SPINS = `
 import threading, time
-end = time.monotonic() + 5
+end = time.monotonic() + 8
 def spin():
     while time.monotonic() < end: pass
 threading.Thread(target=spin).start()
 tools.people.ask(n=1)`;
 
 test('waiting does not count, working does', async () => {
-  const limits = { timeout_ms: 3_000 };
+  const limits = { timeout_ms: 6_000 };
   const patient = await post('', { language: 'python', code: 'tools.people.ask(n=1)', limits });
-  await new Promise((resolve) => setTimeout(resolve, 4_000));
+  await pause(limits.timeout_ms + 1_000);
   expect(
     await post(`/${patient.program_id}/tool_results`, {
       results: results(patient, () => ({ content: 'late' })),
@@ -208,7 +208,7 @@ open("seen.txt", "w").write("x")
   const { calls } = await reached(spinning, 'the call', (now) => now.calls[0]?.status === 'running');
   await post(`/${spinning.program_id}/cancel`, {});
   await reached(spinning, 'the end', ({ status }) => isTerminal(status));
-  const stopped = await session().ended(calls[0]?.execution_id ?? '', WAIT_MS);
+  const stopped = await session().ended(calls[0]?.execution_id ?? '', PATIENCE_MS);
   expect(['interrupted', 'cancelled']).toContain(stopped.status);
 });
 

@@ -9,8 +9,8 @@ import { collected, type SeenEvent } from './event-stream.ts';
 import type { TestStack } from './stack.ts';
 import { pause, timed } from './until.ts';
 
-/** With what a busy machine may add. */
-const MAX_SILENCE_MS = SSE_HEARTBEAT_MS + 5_000;
+/** With what a busy machine may add, and less than where one sign of life is left out. */
+const MAX_SILENCE_MS = 2 * SSE_HEARTBEAT_MS - 1_000;
 const CALL_GRACE_MS = 120_000;
 /** More than all that lies between a program and a viewer holds. */
 const LINES = 5_000_000;

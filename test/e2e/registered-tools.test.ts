@@ -6,6 +6,7 @@ import * as z from 'zod';
 import { ExecutionSchema } from '../../shared/execution.ts';
 import { RegisteredManySchema, RegisteredToolSchema } from '../../shared/registered-tool.ts';
 import { SCOPES } from '../../shared/scopes.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import type { ApiClient } from './client.ts';
 import { useSession, useStack } from './stack.ts';
 
@@ -124,7 +125,7 @@ test('a function keeps its name and its data in the history, detached and stream
   await register(python('kept', 'def main():\n    print("out")\n    return [1]\n'));
   const body = { tool_name: 'kept', detach: true };
   const detached = await stack().api.json(ExecutionSchema, 'POST', `${session().path}/execute`, { body });
-  expect(await session().ended(detached.value.execution_id, 20_000)).toMatchObject({
+  expect(await session().ended(detached.value.execution_id, PATIENCE_MS)).toMatchObject({
     tool_name: 'kept',
     structured: [1],
     stdout: 'out\n',
@@ -253,5 +254,5 @@ describe('two tenants with 5,000 tools each', () => {
       expect(called.status).toBe(404);
       expect(called.text).toContain('tool_not_found');
     }
-  }, 180_000);
+  }, 400_000);
 });

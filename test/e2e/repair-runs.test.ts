@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type RepairRun, RepairRunSchema } from '../../shared/repair.ts';
 import { SnapshotListSchema, SnapshotSchema } from '../../shared/snapshot-resource.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import { useStack } from './stack.ts';
 import { until } from './until.ts';
 
@@ -38,7 +39,7 @@ const stack = useStack(
 async function mend(path: string, code: string): Promise<RepairRun> {
   const body = { code, model: { tool_name: 'model', name: 'mender' } };
   const { value } = await stack().api.json(RepairRunSchema, 'POST', `${path}/repair_runs`, { body });
-  return until('the run has ended', 90_000, async () => {
+  return until('the run has ended', 2 * PATIENCE_MS, async () => {
     const run = await stack().api.json(RepairRunSchema, 'GET', `${path}/repair_runs/${value.repair_run_id}`);
     return run.value.status === 'running' ? undefined : run.value;
   });

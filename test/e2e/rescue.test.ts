@@ -40,7 +40,7 @@ async function operate(method: 'POST' | 'DELETE', path: string): Promise<void> {
 
 /** What the edge knows of its hosts may be some seconds old. */
 function openThere(body: object): Promise<SessionClient> {
-  return until('a session is made on the second host', 60_000, async () => {
+  return until('a session is made on the second host', PATIENCE_MS, async () => {
     const session = await stack().open({ ...body });
     if ((await session.describe()).host_id === second().hostId) return session;
     await session.delete();
@@ -159,7 +159,7 @@ describe('the workspace of a session that no host can restore', () => {
     await act(session, 'suspend');
     expect((await session.py(LOOK)).value).toBe(before);
 
-    await until('the other session was rebuilt', 60_000, async () =>
+    await until('the other session was rebuilt', PATIENCE_MS, async () =>
       (await rebuilt.describe()).host_id === stack().stack.hostId ? true : undefined,
     );
     expect(await rebuilt.sh('ls; cat kept')).toMatchObject({ stdout: 'kept\nkept\n', state_lost: true });

@@ -13,7 +13,7 @@ import { until } from './until.ts';
 
 const START_TIMEOUT_MS = 600_000;
 const CONNECT_TIMEOUT_MS = 60_000;
-const STOP_TIMEOUT_MS = 60_000;
+const STOP_TIMEOUT_MS = 180_000;
 const STOP_GRACE_MS = 30_000;
 
 export interface SecondHost {

@@ -73,7 +73,7 @@ afterAll(async () => {
   await machine?.stop();
   await stack?.stop();
   if (stateDir !== undefined) await rm(stateDir, { recursive: true, force: true });
-}, 60_000);
+}, 180_000);
 
 describe('the service of a host that systemd runs', () => {
   test('waits for its identity, and starts with it', async () => {

@@ -8,13 +8,13 @@ import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { type DevFile, DevFileSchema } from '../../scripts/development/dev-file.ts';
 import { ExecutionSchema } from '../../shared/execution.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import { ApiClient } from './client.ts';
 import { leftoversOf, processesOf } from './leftovers.ts';
-import { ORPHAN_GRACE_MS } from './stack.ts';
 import { timed, until } from './until.ts';
 
 const SECOND_START_MS = 10_000;
-const START_MS = 60_000;
+const START_MS = 120_000;
 const script = new URL('../../scripts/start.ts', import.meta.url).pathname;
 const nothing = { processes: [], mounts: [], cgroups: [] };
 const started: { child: ChildProcess; stateDir: string }[] = [];
@@ -54,7 +54,7 @@ async function devFileOf({ stateDir, output }: Started): Promise<DevFile> {
 }
 
 async function expectNothingLeft(stateDir: string): Promise<void> {
-  await until('nothing is left', ORPHAN_GRACE_MS, async () => {
+  await until('nothing is left', PATIENCE_MS, async () => {
     const left = await leftoversOf(stateDir);
     return JSON.stringify(left) === JSON.stringify(nothing) ? true : undefined;
   }).catch(async () => expect(await leftoversOf(stateDir)).toEqual(nothing));
@@ -83,7 +83,7 @@ test('prints a URL, a token and a call that works, and Ctrl-C leaves nothing beh
   const api = new ApiClient(file.url, file.token);
   const session = await api.open();
   const call = session.sh('sleep 300', { timeoutMs: 300_000 }).catch((error: unknown) => error);
-  await until('the call runs', 10_000, async () =>
+  await until('the call runs', PATIENCE_MS, async () =>
     (await session.describe()).executions.running === 1 ? true : undefined,
   );
   const running = await leftoversOf(first.stateDir);

@@ -10,7 +10,7 @@ import { startUpstream, type Upstream } from '../fixtures/upstream.ts';
 import { useStack } from './stack.ts';
 import { until } from './until.ts';
 
-const TIMEOUT_MS = 180_000;
+const TIMEOUT_MS = 360_000;
 
 /** One tool, `fetch`: what an address answers, or why it does not. With `die` it asks for an address and ends. */
 const SERVER = `

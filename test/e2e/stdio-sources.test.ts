@@ -19,7 +19,7 @@ const PACKAGES = ['server-filesystem', 'server-everything'].map(
 );
 const ToolListSchema = z.object({ tools: z.array(z.object({ name: z.string() })) });
 const IMAGE_TIMEOUT_MS = 600_000;
-const TIMEOUT_MS = 180_000;
+const TIMEOUT_MS = 360_000;
 
 let dir: string | undefined;
 let archive: Buffer<ArrayBuffer>;

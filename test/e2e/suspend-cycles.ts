@@ -3,6 +3,7 @@ import { hash } from 'node:crypto';
 import { expect } from 'vitest';
 import { readReceipt, verifyChain } from '../../shared/receipt-verify.ts';
 import { SessionSchema } from '../../shared/session.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import type { SessionClient } from './client.ts';
 import type { TestStack } from './stack.ts';
 import { until } from './until.ts';
@@ -92,7 +93,7 @@ function goneOn(
   before: { lines: number; beats: number },
   context: string,
 ): Promise<{ lines: number; beats: number }> {
-  return until(`${context}: both programs go on`, 60_000, async () => {
+  return until(`${context}: both programs go on`, PATIENCE_MS, async () => {
     const { stdout } = await session.sh('wc -l </workspace/kept-open; wc -l </tmp/beat');
     const [lines = 0, beats = 0] = stdout.split('\n').map(Number);
     expect(lines, `${context}: lines are gone`).toBeGreaterThanOrEqual(before.lines);

@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import { SessionSchema } from '../../shared/session.ts';
 import { ForkedSchema, SnapshotSchema } from '../../shared/snapshot-resource.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import { SessionClient } from './client.ts';
 import { collected, type SeenEvent } from './event-stream.ts';
 import { cgroupsOf } from './leftovers.ts';
@@ -51,7 +52,7 @@ describe('a suspended session', () => {
     const suspended = await act(session, 'suspend');
     const standing = { workdir: '/tmp', environment: { KEPT: 'yes' } };
     expect(suspended).toMatchObject({ state: 'suspended', host_id: null, sandbox_id: null, ...standing });
-    await until('the host holds nothing of it', 20_000, async () => {
+    await until('the host holds nothing of it', PATIENCE_MS, async () => {
       const cgroups = await cgroupsOf(stack().stack.stateDir);
       return cgroups.some((path) => path.includes(sandboxId)) ? undefined : true;
     });
@@ -65,14 +66,14 @@ describe('a suspended session', () => {
     expect(epoch).toBeGreaterThan(suspended.epoch);
     expect((await session.sh('cat /run/sandgate/generation')).stdout.trim()).toBe('1');
     const beat = (await session.sh('cat /tmp/beat')).stdout;
-    await until('the background process goes on', 10_000, async () =>
+    await until('the background process goes on', PATIENCE_MS, async () =>
       (await session.sh('cat /tmp/beat')).stdout === beat ? undefined : true,
     );
     // Once more, with everything else started anew in between.
     await act(session, 'suspend');
     await stack().restartEdge();
     await stack().stack.crashHostAgent();
-    const again = await until('the session is back', 60_000, async () => {
+    const again = await until('the session is back', PATIENCE_MS, async () => {
       const answer = await session.api.request('POST', `${session.path}/resume`);
       return answer.status === 200 ? true : undefined;
     });
@@ -90,10 +91,12 @@ describe('a suspended session', () => {
     expect(await readdir(images)).toHaveLength(1);
     expect((await stat(images)).mode & 0o777).toBe(0o700);
     expect((await session.py('kept + 1')).value).toBe('42');
-    expect(await readdir(images)).toEqual([]);
+    await until('it is used up', PATIENCE_MS, async () =>
+      (await readdir(images)).length === 0 ? true : undefined,
+    );
     await act(session, 'suspend');
     await session.delete();
-    await until('it is gone with the session', 10_000, async () =>
+    await until('it is gone with the session', PATIENCE_MS, async () =>
       (await readdir(images)).length === 0 ? true : undefined,
     );
   });
@@ -130,13 +133,13 @@ describe('a snapshot', () => {
     const running = await parent.detach('python', {
       code: 'import time\nfor n in range(40): time.sleep(0.1)',
     });
-    await until('the call runs', 20_000, async () =>
+    await until('the call runs', PATIENCE_MS, async () =>
       (await parent.execution(running.execution_id)).status === 'running' ? true : undefined,
     );
     const kept = await parent.api.json(SnapshotSchema, 'POST', `${parent.path}/snapshots`, {
       body: { name: 'filled' },
     });
-    const ended = await parent.ended(running.execution_id, 30_000);
+    const ended = await parent.ended(running.execution_id, PATIENCE_MS);
     expect(ended, JSON.stringify(ended.error)).toMatchObject({ status: 'succeeded' });
     const { snapshot_id: id } = kept.value;
     const child = await stack().open({ from_snapshot: id });

@@ -1,10 +1,10 @@
 /** A client of a terminal: what came so far as text, the events, and what a person would do. */
 import { WebSocket } from 'undici';
 import { type TerminalEvent, TerminalEventSchema } from '../../shared/program.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import type { SessionClient } from './client.ts';
 import { until } from './until.ts';
 
-const PATIENCE_MS = 30_000;
 const KEPT_BYTES = 256 * 1024;
 
 export interface TerminalOptions {

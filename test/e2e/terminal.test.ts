@@ -1,12 +1,13 @@
 /** Terminals through the whole road: a WebSocket client, the edge, the host, and bash on a pty in gVisor. */
 import { describe, expect, test } from 'vitest';
 import { MAX_TERMINALS, TERMINAL_REPLAY_BYTES } from '../../shared/program.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import type { SessionClient } from './client.ts';
 import { useSession, useStack } from './stack.ts';
 import { TerminalClient } from './terminal-client.ts';
 import { until } from './until.ts';
 
-const TIMEOUT_MS = 90_000;
+const TIMEOUT_MS = 240_000;
 
 const stack = useStack();
 const session = useSession(stack);
@@ -103,11 +104,12 @@ describe('a terminal', { timeout: TIMEOUT_MS }, () => {
 
   test('lives on without its socket, and gives who comes back the bytes that were missed', async () => {
     const first = await TerminalClient.open(session());
-    first.type("echo o''ne; sleep 0.3; echo t''wo; echo thr''ee > later.txt\r");
+    first.type("echo o''ne; until [ -e left ]; do sleep 0.1; done; echo t''wo; echo thr''ee > later.txt\r");
     await first.shows('one\r\n');
     const { id, position } = first;
     await first.leave();
-    await until('the command went on', 20_000, async () =>
+    await session().sh('touch left');
+    await until('the command went on', PATIENCE_MS, async () =>
       (await session().sh('cat later.txt')).stdout === 'three\n' ? true : undefined,
     );
     const second = await TerminalClient.open(session(), { query: { terminal_id: id, after: position } });
@@ -128,18 +130,18 @@ describe('a terminal', { timeout: TIMEOUT_MS }, () => {
     const { id } = first;
     first.type("sleep 0.5; head -c 300000 /dev/zero | tr '\\0' x; touch writ''ten\r");
     await first.leave();
-    await until('all was written', 20_000, async () =>
+    await until('all was written', PATIENCE_MS, async () =>
       (await session().sh('test -e written')).exit_code === 0 ? true : undefined,
     );
     const second = await TerminalClient.open(session(), { query: { terminal_id: id, after: 0 } });
-    const [ready, gap] = await until('the gap is told', 20_000, () =>
+    const [ready, gap] = await until('the gap is told', PATIENCE_MS, () =>
       second.events.length > 1 ? second.events : undefined,
     );
     expect(gap).toMatchObject({ type: 'gap', from: 0 });
     if (gap?.type !== 'gap') throw new Error('no gap');
     expect(ready).toMatchObject({ offset: gap.to });
     expect(gap.to).toBeGreaterThan(200_000);
-    await until('the rest came', 20_000, () =>
+    await until('the rest came', PATIENCE_MS, () =>
       second.receivedBytes >= TERMINAL_REPLAY_BYTES ? true : undefined,
     );
     await ended(second);
@@ -152,7 +154,7 @@ describe('a terminal', { timeout: TIMEOUT_MS }, () => {
     const bytes = 8_000_000;
     terminal.type(`head -c ${bytes} /dev/zero | tr '\\0' y; touch all''written\r`);
     let before = -1;
-    await until('nothing more comes', 30_000, () => {
+    await until('nothing more comes', PATIENCE_MS, () => {
       const stands = before === terminal.receivedBytes && before > 100_000;
       before = terminal.receivedBytes;
       return stands ? true : undefined;
@@ -161,7 +163,7 @@ describe('a terminal', { timeout: TIMEOUT_MS }, () => {
     expect((await session().sh('test -e allwritten')).exit_code).toBe(1);
     terminal.acknowledges = true;
     terminal.control({ type: 'taken', bytes: terminal.receivedBytes });
-    await until('all of it came', 60_000, () => (terminal.receivedBytes > bytes ? true : undefined));
+    await until('all of it came', PATIENCE_MS, () => (terminal.receivedBytes > bytes ? true : undefined));
     expect(terminal.events.filter(({ type }) => type === 'gap')).toEqual([]);
     await ended(terminal);
   });
@@ -206,7 +208,7 @@ describe('a terminal', { timeout: TIMEOUT_MS }, () => {
     await stack().restartEdge();
     await first.closed;
     const { position } = first;
-    const second = await until('the client came back', 60_000, () =>
+    const second = await until('the client came back', PATIENCE_MS, () =>
       TerminalClient.open(session(), { query: { terminal_id: id, after: position } }).catch(() => undefined),
     );
     await second.shows('step6');

@@ -27,7 +27,9 @@ async function untilItSays(session: SessionClient, executionId: string, stdout: 
 }
 
 describe.skipIf(!canMount)('a host that is lost while its disk takes nothing', () => {
-  test('F27 never takes back an end that it told: what the edge has of it stays, and only what ran is unknown', async () => {
+  test('F27 never takes back an end that it told: what the edge has of it stays, and only what ran is unknown', {
+    timeout: 6 * PATIENCE_MS,
+  }, async () => {
     const session = await stack().open();
     const ends = 'echo begun; read -r line; echo "$line"';
     const ending = await session.detach('shell', { command: ends }, { timeoutMs: PATIENCE_MS });

@@ -8,6 +8,7 @@ import { type Event, EventSchema } from '../../shared/event.ts';
 import { ExecutionSchema } from '../../shared/execution.ts';
 import { SCOPES } from '../../shared/scopes.ts';
 import { CreatedWebhookSchema, WebhookSchema } from '../../shared/webhook.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import { useStack } from './stack.ts';
 import { until } from './until.ts';
 
@@ -80,7 +81,7 @@ describe('a webhook', () => {
     answers.push(500);
     const session = await stack().open();
     const { execution_id } = await session.py('6 * 7');
-    const [first, second] = await until('it is told twice', 30_000, () => {
+    const [first, second] = await until('it is told twice', PATIENCE_MS, () => {
       const told = about(execution_id);
       return told.length >= 2 ? told : undefined;
     });
@@ -90,12 +91,12 @@ describe('a webhook', () => {
     expect([isSigned(secret, first), isSigned(secret, second)]).toEqual([true, true]);
     expect(second.event).toMatchObject({ type: 'execution.finished', data: { status: 'succeeded' } });
     const path = `/v1/webhooks/${webhook_id}`;
-    await until('it is as it was', 10_000, async () => {
+    await until('it is as it was', PATIENCE_MS, async () => {
       const { value } = await stack().api.json(WebhookSchema, 'GET', path);
       return value.waiting === 0 && value.last_error === null ? true : undefined;
     });
     await stack().api.request('DELETE', path);
-  }, 60_000);
+  }, 300_000);
 
   test('misses nothing when workerd is killed while its messages are on the way', async () => {
     const { webhook_id } = await create(['execution.finished']);
@@ -103,11 +104,11 @@ describe('a webhook', () => {
     // The receiver takes them and says nothing, so none of them counts as delivered.
     answers.push(...Array.from({ length: 20 }, () => null));
     const ran = [await session.sh('true'), await session.sh('true'), await session.sh('true')];
-    await until('the first is on its way', 10_000, () => (hanging.length > 0 ? true : undefined));
+    await until('the first is on its way', PATIENCE_MS, () => (hanging.length > 0 ? true : undefined));
     answers.length = 0;
     await stack().restartEdge();
     for (const { execution_id } of ran) {
-      const told = await until(`${execution_id} is told`, 90_000, () => {
+      const told = await until(`${execution_id} is told`, 2 * PATIENCE_MS, () => {
         const all = about(execution_id);
         return all.some(({ answer }) => answer === 204) ? all : undefined;
       });
@@ -116,13 +117,13 @@ describe('a webhook', () => {
     expect(ran.some(({ execution_id }) => about(execution_id).some(({ answer }) => answer === null))).toBe(
       true,
     );
-    await until('all of it is in good hands', 60_000, async () => {
+    await until('all of it is in good hands', PATIENCE_MS, async () => {
       const path = `/v1/webhooks/${webhook_id}`;
       const { value } = await stack().api.json(WebhookSchema, 'GET', path);
       return value.waiting === 0 && value.last_success_at !== null ? true : undefined;
     });
     await stack().api.request('DELETE', `/v1/webhooks/${webhook_id}`);
-  }, 240_000);
+  }, 300_000);
 
   test('of another tenant hears nothing', async () => {
     const other = await stack().clientWith({
@@ -135,13 +136,13 @@ describe('a webhook', () => {
     await session.sh('true');
     const before = messages.length;
     await session.delete();
-    await until('the witness is told', 20_000, () => (messages.length > before ? true : undefined));
+    await until('the witness is told', PATIENCE_MS, () => (messages.length > before ? true : undefined));
     expect(messages.slice(before).map(({ event }) => event.type)).toEqual(['session.destroyed']);
     const seen = await other.json(WebhookSchema, 'GET', `/v1/webhooks/${value.webhook_id}`);
     expect(seen.value).toMatchObject({ last_success_at: null, waiting: 0 });
     await other.request('DELETE', `/v1/webhooks/${value.webhook_id}`);
     await stack().api.request('DELETE', `/v1/webhooks/${witness}`);
-  }, 60_000);
+  }, 300_000);
 });
 
 describe('a callback', () => {
@@ -158,14 +159,14 @@ describe('a callback', () => {
     expect(accepted.status, accepted.text).toBe(202);
     const { execution_id } = ExecutionSchema.parse(JSON.parse(accepted.text));
     await stack().restartEdge();
-    const [told] = await until('it is called', 90_000, () => {
+    const [told] = await until('it is called', 2 * PATIENCE_MS, () => {
       const all = about(execution_id);
       return all.length > 0 ? all : undefined;
     });
     if (told === undefined) throw new Error('nothing came');
     expect(isSigned(secret, told)).toBe(true);
     expect(told.event).toMatchObject({ type: 'execution.finished', data: { status: 'succeeded' } });
-  }, 180_000);
+  }, 300_000);
 
   test('to a loopback address that nobody allowed is refused', async () => {
     const session = await stack().open();

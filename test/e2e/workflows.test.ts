@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { type Workflow, WorkflowSchema } from '../../shared/workflow.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import { useStack } from './stack.ts';
 import { until } from './until.ts';
 
@@ -10,7 +11,9 @@ async function read(workflowId: string): Promise<Workflow> {
 }
 
 describe('a workflow on the real engine', () => {
-  test('goes on after workerd was killed, and makes no call twice', async () => {
+  test('goes on after workerd was killed, and makes no call twice', {
+    timeout: 4 * PATIENCE_MS,
+  }, async () => {
     const mark = (name: string) => `echo ${name} >> /workspace/marks`;
     const session = await stack().open();
     const started = await stack().api.json(WorkflowSchema, 'POST', '/v1/workflows', {
@@ -41,11 +44,11 @@ describe('a workflow on the real engine', () => {
       },
     });
     const { workflow_id } = started.value;
-    await until('the first call of the list runs', 60_000, async () =>
+    await until('the first call of the list runs', PATIENCE_MS, async () =>
       (await read(workflow_id)).tasks.each?.calls.length === 1 ? true : undefined,
     );
     await stack().restartEdge();
-    const ended = await until('it has ended', 110_000, async () => {
+    const ended = await until('it has ended', 2 * PATIENCE_MS, async () => {
       const workflow = await read(workflow_id);
       return workflow.status === 'running' ? undefined : workflow;
     });
