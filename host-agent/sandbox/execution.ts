@@ -19,7 +19,7 @@ import { failedEnd, type RunningTool, type StopCause, type ToolEnd, toolEnd } fr
  * After a stop: a reader that takes nothing may hold back the last output until `drainMs`, and a guest that shows no
  * end by `abandonMs` is killed with its sandbox. The edge waits 4 s past a deadline, so a timeout is told before.
  */
-const PATIENCE = {
+export const STOP_PATIENCE = {
   timeout: { drainMs: 1_500, abandonMs: 3_000 },
   interrupt: { drainMs: 2_400, abandonMs: 3_800 },
 } as const;
@@ -193,7 +193,7 @@ export class Execution implements RunningExecution {
 
   /** Resolves when the program and what it started are gone, at the latest with the sandbox. */
   async #stopInSteps(cause: StopCause): Promise<void> {
-    const { drainMs, abandonMs } = PATIENCE[cause];
+    const { drainMs, abandonMs } = STOP_PATIENCE[cause];
     const stopped = Promise.race([
       Promise.all([this.#tool.stop(cause).catch(() => undefined), this.#ending.promise]),
       this.#lost.promise,

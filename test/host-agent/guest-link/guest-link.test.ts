@@ -1,11 +1,12 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Channel } from '../../../host-agent/guest-link/channel.ts';
 import { HOST_FRAME } from '../../../host-agent/guest-link/frames.ts';
+import { PATIENCE_MS } from '../../patience.ts';
 import { HandMadeGuest } from './guest-frames.ts';
 
 const READY = Buffer.from([1, 0, 0, 0, 1]);
 const EXITED = Buffer.alloc(20);
-const WAIT_MS = 5_000;
+const WAIT_MS = PATIENCE_MS;
 const WINDOW_BYTES = 1024 * 1024;
 const FRAME_BYTES = 256 * 1024;
 

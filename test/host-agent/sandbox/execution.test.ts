@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { Execution } from '../../../host-agent/sandbox/execution.ts';
+import { Execution, STOP_PATIENCE } from '../../../host-agent/sandbox/execution.ts';
 import {
   type RunningTool,
   type StopCause,
   type ToolEnd,
   toolEnd,
 } from '../../../host-agent/sandbox/tools/tool.ts';
-
-const EDGE_WAITS_MS = 4_000;
+import { HOST_ANSWER_GRACE_MS } from '../../../shared/limits.ts';
+import { STUCK_MS } from '../../patience.ts';
 
 interface Played {
   execution: Execution;
@@ -72,6 +72,7 @@ describe('an execution', () => {
   it.each(['timeout', 'interrupt'] as const)(
     'gives up the sandbox of a tool that does not obey a %s, while the edge still waits',
     async (cause) => {
+      expect(STOP_PATIENCE[cause].abandonMs).toBeLessThan(HOST_ANSWER_GRACE_MS);
       const beganMs = performance.now();
       const { execution, abandoned } = play({ timeoutMs: cause === 'timeout' ? 1 : 60_000, obeys: false });
       if (cause === 'interrupt') execution.interrupt();
@@ -79,7 +80,7 @@ describe('an execution', () => {
       expect(outcome.status).toBe(cause === 'timeout' ? 'timeout' : 'interrupted');
       expect(outcome.stateLost).toBe(true);
       expect(abandoned()).toBe(1);
-      expect(performance.now() - beganMs).toBeLessThan(EDGE_WAITS_MS);
+      expect(performance.now() - beganMs).toBeLessThan(STUCK_MS);
     },
   );
 

@@ -14,6 +14,7 @@ import { DEFAULT_RESOURCE_LIMITS } from '../../../shared/limits.ts';
 import { type RestorePayload, type SnapshotManifest, WORKSPACE_FILE } from '../../../shared/snapshot.ts';
 import { type ChunkServer, startChunkServer } from '../../fixtures/chunk-server.ts';
 import { hostState } from '../../fixtures/host-state.ts';
+import { PATIENCE_MS } from '../../patience.ts';
 
 const TOKEN = 'a-transfer-token';
 const SECRET = 'what the session remembers';
@@ -294,9 +295,9 @@ test('what was kept for its time goes by itself', async () => {
   vi.advanceTimersByTime(600);
   await kept.put('second', randomBytes(50));
   vi.advanceTimersByTime(500);
-  await vi.waitFor(() => expect(room.bytes).toBe(50));
+  await vi.waitFor(() => expect(room.bytes).toBe(50), { timeout: PATIENCE_MS });
   expect(await kept.get('first')).toBeUndefined();
   expect(await kept.get('second')).toHaveLength(50);
   await vi.advanceTimersByTimeAsync(600);
-  await vi.waitFor(async () => expect(await readdir(keptDirectory())).toEqual([]));
+  await vi.waitFor(async () => expect(await readdir(keptDirectory())).toEqual([]), { timeout: PATIENCE_MS });
 });

@@ -10,6 +10,7 @@ import { type FileRequest, MAX_TRANSFERS, TRANSFER_WINDOW_BYTES } from '../../..
 import { FakeFiles } from '../../fixtures/fake-files.ts';
 import { FakeSandboxFiles } from '../../fixtures/fake-sandbox-files.ts';
 import { NO_PROGRAMS } from '../../fixtures/no-programs.ts';
+import { PATIENCE_MS } from '../../patience.ts';
 
 const EPOCH = 3;
 const READ = { if_match: null, if_none_match: null, range: null, if_range: null, head: false } as const;
@@ -353,7 +354,7 @@ test('what comes for a transfer that has ended, or of another epoch, changes not
 });
 
 async function until(condition: () => boolean): Promise<void> {
-  const deadline = performance.now() + 10_000;
+  const deadline = performance.now() + PATIENCE_MS;
   while (!condition()) {
     if (performance.now() > deadline) throw new Error('did not happen');
     await new Promise((resolve) => setImmediate(resolve));
