@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { withoutAbsent } from '../../../worker/formats/nulls.ts';
 import { objectSchema } from '../../../worker/formats/object-schema.ts';
 import { strictSchema } from '../../../worker/formats/strict-schema.ts';
+import { STUCK_MS } from '../../patience.ts';
 import { DOUBLING_SCHEMA, FETCH_SCHEMA, FILE_SCHEMA, TREE_SCHEMA } from './tools.ts';
 
 describe('a schema as one object', () => {
@@ -229,16 +230,20 @@ test('nulls of alternatives without number, and small objects of a large schema,
   expect(withoutAbsent({ list: [{ p1: null, p2: 'a' }, ...list] }, wide)).toEqual({
     list: [{ p2: 'a' }, ...list],
   });
-  expect(Date.now() - begun).toBeLessThan(5_000);
+  expect(Date.now() - begun).toBeLessThan(STUCK_MS);
 });
 
-test.each(['allOf', 'anyOf'])('%s of one large schema a thousand times is one object in time', (word) => {
+test.each(['allOf', 'anyOf'])('%s of one large schema a thousand times is read a few times', (word) => {
   const properties = Object.fromEntries(Array.from({ length: 1_500 }, (_, at) => [`p${at}`, {}]));
-  const schema = {
-    [word]: Array.from({ length: 1_500 }, () => ({ $ref: '#/$defs/d' })),
-    $defs: { d: { properties } },
+  let reads = 0;
+  const d = {
+    get properties() {
+      reads += 1;
+      return properties;
+    },
   };
-  const begun = Date.now();
-  expect(objectSchema(schema)).toMatchObject({ type: 'object', properties });
-  expect(Date.now() - begun).toBeLessThan(2_000);
+  const schema = { [word]: Array.from({ length: 1_500 }, () => ({ $ref: '#/$defs/d' })), $defs: { d } };
+  const made = objectSchema(schema);
+  expect(reads).toBeLessThan(10);
+  expect(made).toMatchObject({ type: 'object', properties });
 });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { lineAndColumn, parseStrictJson } from '../../../worker/json/strict-json.ts';
+import { STUCK_MS } from '../../patience.ts';
 
 const BOUNDS = { maxDepth: 4, maxValues: 20 };
 
@@ -63,11 +64,11 @@ describe('strict JSON', () => {
     expect(parseStrictJson(text, BOUNDS)).toMatchObject({ ok: false, kind, path });
   });
 
-  test('reads a megabyte of text in one string quickly', () => {
-    const text = JSON.stringify({ code: 'line "quoted"\n'.repeat(70_000) });
+  test('reads megabytes of text in one string once', () => {
+    const text = JSON.stringify({ code: 'line "quoted"\n'.repeat(280_000) });
     const startedMs = performance.now();
     expect(parseStrictJson(text, BOUNDS).ok).toBe(true);
-    expect(performance.now() - startedMs).toBeLessThan(1_000);
+    expect(performance.now() - startedMs).toBeLessThan(STUCK_MS);
   });
 
   test('counts lines and columns from one', () => {

@@ -19,6 +19,7 @@ import {
   tenantWith,
   useArtifactHost,
 } from '../harness/artifact-host.ts';
+import { eventually } from '../harness/eventually.ts';
 import { OPERATOR_TOKEN } from '../issuer-bindings.ts';
 
 useArtifactHost();
@@ -58,7 +59,7 @@ describe('a signed address', () => {
     });
     expect(problemIn(await api('PUT', url, { raw })).code).toBe('payload_too_large');
     expect((await get(tenant.token, '/given')).status).toBe(404);
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       await ring(tenant);
       expect(await storedBytes(tenant)).toBe(0);
     });

@@ -20,6 +20,7 @@ import {
   tenantWith,
   useArtifactHost,
 } from '../harness/artifact-host.ts';
+import { eventually } from '../harness/eventually.ts';
 
 useArtifactHost();
 
@@ -115,7 +116,7 @@ describe('an artifact', () => {
     const digest = { 'Content-Digest': `sha-256=:${toBase64(new Uint8Array(32))}:` };
     expect(problemIn(await put(token, 'name', 'third', digest)).code).toBe('digest_mismatch');
     expect((await get(token, '/name/content')).text).toBe('second');
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       await ring(tenant);
       expect(await keysOf(tenant)).toEqual([`artifacts/${tenant.name}/${second.artifact_id}`]);
     });
@@ -187,7 +188,7 @@ describe('the storage of a tenant', () => {
     expect(await storedBytes(tenant)).toBe(5_000);
     const [{ name } = { name: '' }] = ArtifactListSchema.parse((await get(token, '?limit=1')).json).artifacts;
     await api('DELETE', `/v1/artifacts/${name}`, { token });
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       await ring(tenant);
       expect(await storedBytes(tenant)).toBe(4_000);
     });

@@ -15,6 +15,7 @@ import type { ExecutionDouble } from '../../fixtures/host-double/execution-doubl
 import { echo, type HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn, request } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { ASK, STOCK_PRICE } from '../harness/example-tools.ts';
 import { connectFakeHost, retireFakeHost } from '../harness/fake-host.ts';
 import { SessionEventReader } from '../harness/session-events.ts';
@@ -80,7 +81,7 @@ async function programNow({ program_id }: Program): Promise<Program> {
 }
 
 async function pendingOf(program: Program): Promise<string> {
-  return vi.waitFor(async () => {
+  return eventually(async () => {
     const [one] = (await programNow(program)).pending;
     if (one === undefined) throw new Error('nothing is pending');
     return one.id;
@@ -204,7 +205,7 @@ describe('a tool that the edge calls', () => {
     });
     const body = { tool_name: 'stock-price', arguments: { symbol: 'slow' }, timeout_ms: 120_000 };
     const running = ask('POST', path('/execute'), { body });
-    await vi.waitFor(() => expect(requests).toEqual(['/slow']));
+    await eventually(() => expect(requests).toEqual(['/slow']));
     const headers = { 'Idempotency-Key': 'once' };
     const first = await price('keyed', { headers });
     for (let calls = 0; calls < 540; calls += 10) {
@@ -226,7 +227,7 @@ describe('a tool that the edge calls', () => {
       return Response.json({ price: 7 });
     });
     const running = price('x');
-    await vi.waitFor(() => expect(fetched).toHaveBeenCalled());
+    await eventually(() => expect(fetched).toHaveBeenCalled());
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 30_000 + TERMINAL_GRACE_MS + 1 });
     const [before] = await listed('');
     expect(before).toMatchObject({ status: 'unknown', reason: 'end_not_seen' });
@@ -262,7 +263,7 @@ describe('a call of a program', () => {
     execution.call(4, 'missing', {});
     await execution.answer(4);
     await execution.finish();
-    const { calls } = await vi.waitFor(async () => {
+    const { calls } = await eventually(async () => {
       const now = await programNow(program);
       expect(now.status).toBe('succeeded');
       return now;
@@ -321,7 +322,7 @@ describe('a call of a program', () => {
     }
     await price('after');
     await execution.finish();
-    await vi.waitFor(async () => expect((await programNow(program)).status).toBe('succeeded'));
+    await eventually(async () => expect((await programNow(program)).status).toBe('succeeded'));
     expect((await listed('')).map(({ tool_name }) => tool_name)).toEqual([
       'stock-price',
       'python',
@@ -359,7 +360,7 @@ describe('a call of a program', () => {
     const early = await ask('GET', path(`/executions/${inner}/receipt`));
     expect(problemIn(early).code).toBe('receipt_pending');
     await execution.finish();
-    await vi.waitFor(async () => expect((await programNow(program)).status).toBe('succeeded'));
+    await eventually(async () => expect((await programNow(program)).status).toBe('succeeded'));
     expect((await ask('GET', path(`/executions/${inner}`))).json).toMatchObject({ status: 'cancelled' });
     const late = await ask('GET', path(`/executions/${inner}/receipt`));
     expect(problemIn(late)).toMatchObject({ code: 'not_found', detail: expect.stringContaining('answered') });
@@ -369,7 +370,7 @@ describe('a call of a program', () => {
     const fetched = vi.spyOn(globalThis, 'fetch').mockImplementation(() => new Promise(() => undefined));
     const { execution } = await begin();
     execution.call(1, 'stock-price', { symbol: 'x' });
-    await vi.waitFor(() => expect(fetched).toHaveBeenCalled());
+    await eventually(() => expect(fetched).toHaveBeenCalled());
     const double = host.session(sessionId);
     await host.until(() => double.ackedSeq === double.lastSeq);
     await abortAllDurableObjects();

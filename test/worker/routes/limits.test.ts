@@ -320,7 +320,7 @@ describe('what is counted after the fact', () => {
     });
     const { program_id } = ProgramSchema.parse(begun.json);
     const ofProgram = `/v1/sessions/${sessionId}/programs/${program_id}`;
-    const [call] = await vi.waitFor(async () => {
+    const [call] = await eventually(async () => {
       const { pending } = ProgramSchema.parse((await api('GET', ofProgram, { token })).json);
       expect(pending).toHaveLength(1);
       return pending;

@@ -10,15 +10,14 @@ import { UsageReportSchema } from '../../../shared/tenant.ts';
 import { sessionObjectName } from '../../../worker/objects/session-name.ts';
 import { ExecutionListSchema } from '../../../worker/routes/executions.ts';
 import { echo, type HostDouble, type Script } from '../../fixtures/host-double/host-double.ts';
-import { PATIENCE_MS } from '../../patience.ts';
 import { nowS, tokenOf } from '../fixture-issuer.ts';
 import { type ApiOptions, api, problemIn, request } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { OPERATOR_TOKEN } from '../issuer-bindings.ts';
 
 const operator = { token: OPERATOR_TOKEN };
 const MIB = 1024 * 1024;
-const PATIENCE = { timeout: PATIENCE_MS };
 
 /** `print 5000000 7` writes so many bytes to stdout and to stderr; `print-and-hold` is then interrupted. */
 const script: Script = async (execution, session) => {
@@ -108,14 +107,11 @@ const stubOf = ({ name }: Tenant, sessionId: string) =>
 
 /** Chunks go to R2 behind the answer. */
 async function allInR2(tenant: Tenant, bytes: number): Promise<void> {
-  await vi.waitFor(
-    async () => {
-      const { objects } = await env.CONTENT.list({ prefix: `outputs/${tenant.name}/` });
-      const sealed = objects.reduce((sum, { size }) => sum + size - 28, 0);
-      expect(sealed).toBe(bytes);
-    },
-    { timeout: 15_000 },
-  );
+  await eventually(async () => {
+    const { objects } = await env.CONTENT.list({ prefix: `outputs/${tenant.name}/` });
+    const sealed = objects.reduce((sum, { size }) => sum + size - 28, 0);
+    expect(sealed).toBe(bytes);
+  });
 }
 
 describe('output beyond what a result holds', () => {
@@ -186,15 +182,12 @@ describe('output beyond what a result holds', () => {
       body: { tool_name: 'shell', arguments: { command: `print ${5 * MIB} 0` }, ...how },
     });
     await begun.text();
-    const latest = await vi.waitFor(
-      async () => {
-        const { json } = await api('GET', `${path}/executions`, { token: tenant.token });
-        const [execution] = ExecutionListSchema.parse(json).executions;
-        expect(execution).toMatchObject({ status: 'succeeded' });
-        return execution;
-      },
-      { timeout: 15_000 },
-    );
+    const latest = await eventually(async () => {
+      const { json } = await api('GET', `${path}/executions`, { token: tenant.token });
+      const [execution] = ExecutionListSchema.parse(json).executions;
+      expect(execution).toMatchObject({ status: 'succeeded' });
+      return execution;
+    });
     const url = `${path}/executions/${latest?.execution_id}/output/stdout`;
     expect(latest?.output?.stdout).toMatchObject({ stored_bytes: 5 * MIB, url });
     expectSame((await read(tenant, url)).bytes, lines(5 * MIB, 'out'));
@@ -208,24 +201,18 @@ describe('output beyond what a result holds', () => {
     });
     const url = `/v1/sessions/${sessionId}/executions/${id}/output/stdout`;
     const whole = lines(6 * MIB, 'out');
-    await vi.waitFor(
-      async () => {
-        const { response, bytes } = await read(tenant, url);
-        expect(response.headers.has('Repr-Digest')).toBe(false);
-        expect(bytes.length).toBe(whole.length);
-      },
-      { timeout: 15_000 },
-    );
+    await eventually(async () => {
+      const { response, bytes } = await read(tenant, url);
+      expect(response.headers.has('Repr-Digest')).toBe(false);
+      expect(bytes.length).toBe(whole.length);
+    });
     await evictDurableObject(stubOf(tenant, sessionId));
     const interrupt = { token: tenant.token, body: { execution_id: id } };
     expect((await api('POST', `/v1/sessions/${sessionId}/interrupt`, interrupt)).status).toBe(200);
-    await vi.waitFor(
-      async () => {
-        const now = await api('GET', url.replace('/output/stdout', ''), { token: tenant.token });
-        expect(ExecutionSchema.parse(now.json).output?.stdout).toMatchObject({ stored_bytes: whole.length });
-      },
-      { timeout: 15_000 },
-    );
+    await eventually(async () => {
+      const now = await api('GET', url.replace('/output/stdout', ''), { token: tenant.token });
+      expect(ExecutionSchema.parse(now.json).output?.stdout).toMatchObject({ stored_bytes: whole.length });
+    });
     await allInR2(tenant, whole.length);
     expect(await sha256Hex((await read(tenant, url)).bytes)).toBe(await sha256Hex(whole));
   });
@@ -262,7 +249,7 @@ describe('the storage of a tenant', () => {
     const sessionId = await open(tenant);
     await run(tenant, sessionId, `print ${5 * MIB} 0`);
     await allInR2(tenant, 5 * MIB);
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const { now } = UsageReportSchema.parse((await api('GET', '/v1/usage', { token: tenant.token })).json);
       expect(now.storage_bytes).toBe(5 * MIB);
     });
@@ -302,7 +289,7 @@ describe('a storage that does not answer', () => {
     const sessionId = await open(tenant);
     const done = await run(tenant, sessionId, `print ${5 * MIB} 0`);
     expect(done.output?.stdout).toMatchObject({ stored_bytes: 5 * MIB });
-    await vi.waitFor(() => expect(put).toHaveBeenCalled());
+    await eventually(() => expect(put).toHaveBeenCalled());
     expectSame((await read(tenant, done.output?.stdout?.url)).bytes, lines(5 * MIB, 'out'));
     expect(await keysOf(tenant)).toEqual([]);
     put.mockRestore();
@@ -318,7 +305,7 @@ test('a long output goes to its storage once no other program of its session wri
   const tenant = await tenantWith();
   const sessionId = await open(tenant);
   await run(tenant, sessionId, `print ${5 * MIB} 0`);
-  await vi.waitFor(() => expect(put).toHaveBeenCalled(), PATIENCE);
+  await eventually(() => expect(put).toHaveBeenCalled());
   put.mockClear();
   put.mockRestore();
   // The time moves by the steps below alone (to wait moves it, too): where it really passes, no look comes between them.
@@ -329,23 +316,23 @@ test('a long output goes to its storage once no other program of its session wri
     timeout_ms: 600_000,
   });
   const url = `/v1/sessions/${sessionId}/executions/${writing.execution_id}/output/stdout`;
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     vi.setSystemTime(startedAtMs);
     const { response } = await read(tenant, url, { headers: { Range: 'bytes=0-0' } });
     expect(Number(response.headers.get('Sandgate-Written-Bytes'))).toBeGreaterThan(8 * MIB);
-  }, PATIENCE);
+  });
   const stub = stubOf(tenant, sessionId);
   const alarmAtMs = () => runInDurableObject(stub, (_, { storage }) => storage.getAlarm());
 
   vi.setSystemTime(startedAtMs + 35_000);
   await runDurableObjectAlarm(stub);
   // It is looked at again soon, and not stored.
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     vi.setSystemTime(startedAtMs + 35_000);
     const inMs = Number(await alarmAtMs()) - Date.now();
     expect(inMs).toBeGreaterThan(-500);
     expect(inMs).toBeLessThanOrEqual(1_000);
-  }, PATIENCE);
+  });
   expect(await keysOf(tenant)).toEqual([]);
 
   vi.setSystemTime(Date.now() + 1_000);

@@ -59,7 +59,7 @@ describe('waiting', () => {
     });
     // Who asked is gone too.
     void api('POST', path(), asked).catch(() => undefined);
-    await vi.waitFor(() => expect(isGranting).toBe(true));
+    await eventually(() => expect(isGranting).toBe(true));
     signed.mockRestore();
     await runInDurableObject(stubOf(), (_, { storage }) => storage.sync());
     await abortAllDurableObjects();

@@ -8,9 +8,9 @@ import { MAX_RESTORE_POINTS } from '../../../worker/objects/session/restore-poin
 import { MAX_SNAPSHOTS } from '../../../worker/objects/snapshots/object.ts';
 import type { ExecutionDouble } from '../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
-import { PATIENCE_MS } from '../../patience.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 import { connectClient } from '../mcp/clients.ts';
 
@@ -46,14 +46,11 @@ async function start(command: string, more: object = {}): Promise<Execution> {
 }
 
 async function begins({ execution_id: id }: Execution): Promise<ExecutionDouble> {
-  return vi.waitFor(
-    () => {
-      const found = begun.find((one) => one.id === id);
-      if (found === undefined) throw new Error('it has not begun');
-      return found;
-    },
-    { timeout: 10_000 },
-  );
+  return eventually(() => {
+    const found = begun.find((one) => one.id === id);
+    if (found === undefined) throw new Error('it has not begun');
+    return found;
+  });
 }
 
 async function run(command: string, end: Parameters<ExecutionDouble['finish']>[0] = {}): Promise<Execution> {
@@ -63,7 +60,7 @@ async function run(command: string, end: Parameters<ExecutionDouble['finish']>[0
 }
 
 async function ended({ execution_id: id }: Execution): Promise<Execution> {
-  return vi.waitFor(async () => {
+  return eventually(async () => {
     const shown = ExecutionSchema.parse(
       (await ask('GET', `/v1/sessions/${sessionId}/executions/${id}`)).json,
     );
@@ -72,7 +69,7 @@ async function ended({ execution_id: id }: Execution): Promise<Execution> {
   });
 }
 
-const runs = () => vi.waitFor(async () => expect((await view()).state).toBe('running'), { timeout: 10_000 });
+const runs = () => eventually(async () => expect((await view()).state).toBe('running'));
 
 /** Snapshots whose bytes are there, once what is to be removed has been. */
 async function stored(): Promise<string[]> {
@@ -99,7 +96,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   await ask('DELETE', `/v1/sessions/${sessionId}`);
-  await vi.waitFor(async () => expect(await stored()).toEqual([]));
+  await eventually(async () => expect(await stored()).toEqual([]));
   host.close();
 });
 
@@ -116,7 +113,7 @@ describe('a session that is taken back where a call fails', () => {
     }
     expect(host.session(sessionId).suspends.every(({ leave_running }) => leave_running)).toBe(true);
     expect(await view()).toMatchObject({ state: 'running', generation: 0 });
-    await vi.waitFor(async () => expect(await stored()).toHaveLength(MAX_RESTORE_POINTS));
+    await eventually(async () => expect(await stored()).toHaveLength(MAX_RESTORE_POINTS));
     expect((await ask('GET', '/v1/snapshots')).json).toMatchObject({ snapshots: [] });
   });
 
@@ -137,7 +134,7 @@ describe('a session that is taken back where a call fails', () => {
     await (await begins(failing)).finish({ status: 'failed', exit_code: 1 });
     expect(await ended(failing)).toMatchObject({ rolled_back: true });
     expect(await run('next')).toMatchObject({ status: 'succeeded' });
-    await vi.waitFor(() => expect(told).toEqual({ end: 1, gone: 1 }), { timeout: PATIENCE_MS });
+    await eventually(() => expect(told).toEqual({ end: 1, gone: 1 }));
     vi.restoreAllMocks();
     const object = env.HOST.get(env.HOST.idFromName((await view()).host_id ?? ''));
     const hosted = await runInDurableObject(object, (_object, { storage }) =>
@@ -151,7 +148,7 @@ describe('a session that is taken back where a call fails', () => {
     const client = await connectClient('2026-07-28', token);
     const call = { name: 'shell', arguments: { command: 'x', session_id: sessionId } };
     const called = client.callTool(call);
-    await vi.waitFor(() => expect(begun).toHaveLength(1));
+    await eventually(() => expect(begun).toHaveLength(1));
     await begun[0]?.finish({ status: 'failed', exit_code: 1 });
     expect(await called).toMatchObject({
       isError: true,
@@ -195,7 +192,7 @@ describe('a session that is taken back where a call fails', () => {
     const first = await start('first');
     const double = await begins(first);
     const second = await start('second', { tool_name: 'python', arguments: { code: '1' } });
-    await vi.waitFor(async () => expect((await view()).executions).toMatchObject({ queued: 1, running: 1 }));
+    await eventually(async () => expect((await view()).executions).toMatchObject({ queued: 1, running: 1 }));
     await double.finish({ status: 'failed', exit_code: 1 });
     await (await begins(second)).finish();
     expect(await ended(second)).toMatchObject({ status: 'succeeded', state_lost: false });
@@ -206,7 +203,7 @@ describe('a session that is taken back where a call fails', () => {
     host.hearsSuspends = false;
     const waiting = await start('after an eviction');
     const linked = host.session(sessionId);
-    await vi.waitFor(() => expect(linked.unheardSuspends).toBe(1));
+    await eventually(() => expect(linked.unheardSuspends).toBe(1));
     await evictDurableObject(env.SESSION.get(env.SESSION.idFromName(`${TENANT}:${sessionId}`)));
     host.hearsSuspends = true;
     linked.drop();
@@ -309,7 +306,7 @@ describe('one call that is taken back where it fails', () => {
       rollback: 'on_failure',
     });
     const behind = await start('behind', { tool_name: 'node', arguments: { code: '1' } });
-    await vi.waitFor(async () => expect((await view()).executions).toMatchObject({ queued: 2 }));
+    await eventually(async () => expect((await view()).executions).toMatchObject({ queued: 2 }));
     await double.finish();
     const second = await begins(alone);
     expect((await view()).executions).toMatchObject({ queued: 1, running: 1 });

@@ -8,6 +8,7 @@ import { sessionObjectName } from '../../../worker/objects/session-name.ts';
 import { MAX_EVENT_PENDING_MS } from '../../../worker/webhooks/message.ts';
 import { newWebhookSecret } from '../../../worker/webhooks/signature.ts';
 import { api, problemIn } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { STOCK_PRICE } from '../harness/example-tools.ts';
 import { SessionEventReader } from '../harness/session-events.ts';
 import { ORIGIN } from '../issuer-bindings.ts';
@@ -35,7 +36,7 @@ describe('a callback', () => {
     const sessionId = await open();
     const detached = await shell(sessionId, { detach: true, callback: { url: receiver.url, secret } });
     await shell(sessionId);
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
+    await eventually(() => expect(receiver.received).toHaveLength(1));
     const message = at(receiver.received, 0);
     expect(await isSignedBy(secret, message)).toBe(true);
     expect(message.event).toMatchObject({
@@ -59,7 +60,7 @@ describe('a callback', () => {
       detach: true,
       callback: { url: receiver.url, secret },
     });
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
+    await eventually(() => expect(receiver.received).toHaveLength(1));
     expect(at(receiver.received, 0).event).toMatchObject({
       type: 'execution.finished',
       data: { execution_id: detached.execution_id, tool_name: STOCK_PRICE.name, status: 'succeeded' },
@@ -70,14 +71,11 @@ describe('a callback', () => {
     receiver.answers = [() => new Response(null, { status: 500 })];
     const sessionId = await open();
     await shell(sessionId, { detach: true, callback: { url: receiver.url, secret } });
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
-    await vi.waitFor(
-      async () => {
-        await later(10_000);
-        expect(receiver.received).toHaveLength(2);
-      },
-      { timeout: 10_000 },
-    );
+    await eventually(() => expect(receiver.received).toHaveLength(1));
+    await eventually(async () => {
+      await later(10_000);
+      expect(receiver.received).toHaveLength(2);
+    });
     const ids = receiver.received.map(({ id }) => id);
     expect(ids[0]).toBe(ids[1]);
   });
@@ -115,7 +113,7 @@ describe('a callback', () => {
       body: { language: 'python', code: '1', detach: true, callback: { url: receiver.url, secret } },
     });
     const { program_id } = ProgramSchema.parse(answer.json);
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
+    await eventually(() => expect(receiver.received).toHaveLength(1));
     expect(receiver.received[0]?.event.data).toMatchObject({ execution_id: program_id });
   });
 
@@ -131,9 +129,7 @@ describe('a callback', () => {
       },
     });
     const { workflow_id } = WorkflowSchema.parse(answer.json);
-    await vi.waitFor(() => expect([receiver.received.length, hooks.received.length]).toEqual([1, 1]), {
-      timeout: 20_000,
-    });
+    await eventually(() => expect([receiver.received.length, hooks.received.length]).toEqual([1, 1]));
     const message = at(receiver.received, 0);
     expect(await isSignedBy(secret, message)).toBe(true);
     expect(message.event).toMatchObject({
@@ -184,7 +180,7 @@ test('a message says nothing that the session’s own stream does not', async ()
   const sessionId = await open();
   const { status } = await shell(sessionId);
   expect(isTerminal(status)).toBe(true);
-  await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
+  await eventually(() => expect(receiver.received).toHaveLength(1));
   const [message] = receiver.received;
   const reader = await SessionEventReader.open(sessionId, await token());
   expect((await reader.until('execution.finished')).event).toEqual(message?.event);

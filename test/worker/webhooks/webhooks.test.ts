@@ -1,7 +1,7 @@
 /** Webhooks: who is told what, signed, and never in the way of what they tell of. */
 import { createExecutionContext } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { newId } from '../../../shared/ids.ts';
 import {
   CreatedWebhookSchema,
@@ -16,6 +16,7 @@ import { sealWebhookSecrets } from '../../../worker/webhooks/secrets.ts';
 import { newWebhookSecret } from '../../../worker/webhooks/signature.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { ORIGIN } from '../issuer-bindings.ts';
 import {
   at,
@@ -92,7 +93,7 @@ describe('a webhook', () => {
       webhooks.remove(tenant, former.webhook_id),
     ]);
     await shell(await open());
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
+    await eventually(() => expect(receiver.received).toHaveLength(1));
   });
 
   test.each([
@@ -168,7 +169,7 @@ describe('a webhook', () => {
     const sessionId = await open();
     const execution = await shell(sessionId);
     await api('DELETE', `/v1/sessions/${sessionId}`, { token: await token() });
-    await vi.waitFor(() => expect(receiver.of('session.destroyed')).toHaveLength(1), { timeout: 10_000 });
+    await eventually(() => expect(receiver.of('session.destroyed')).toHaveLength(1));
     const types = new Set(receiver.received.map(({ event }) => event.type));
     expect([...types].toSorted()).toEqual([
       'execution.accepted',
@@ -198,7 +199,7 @@ describe('a webhook', () => {
         error: { name: `Leak${'k'.repeat(80)}`, message: 'the guest said this', traceback: 'and that' },
       });
     await shell(await open());
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
+    await eventually(() => expect(receiver.received).toHaveLength(1));
     const { event, text } = at(receiver.received, 0);
     expect(event.data).toMatchObject({ status: 'failed', error: { name: `Leak${'k'.repeat(59)}…` } });
     expect(text).not.toMatch(/the guest said this|and that/);
@@ -213,7 +214,7 @@ describe('a webhook', () => {
     await shell(blue);
     const body = { tool_name: 'shell', arguments: { command: 'x' } };
     await api('POST', `/v1/sessions/${red}/execute`, { token: await token('bob'), body });
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
+    await eventually(() => expect(receiver.received).toHaveLength(1));
     expect(receiver.received[0]?.event).toMatchObject({
       type: 'execution.finished',
       data: { session_id: red },
@@ -234,12 +235,12 @@ describe('a webhook', () => {
     expect(Date.parse(former_secret_until ?? '') - Date.now()).toBeGreaterThan(DAY_MS - 60_000);
     const sessionId = await open();
     await shell(sessionId);
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(1), { timeout: 10_000 });
+    await eventually(() => expect(receiver.received).toHaveLength(1));
     const both = at(receiver.received, 0);
     expect(await Promise.all([former, secret].map((one) => isSignedBy(one, both)))).toEqual([true, true]);
     const { secret: last } = await rotate({ former_secret_s: 0 });
     await shell(sessionId);
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(2), { timeout: 10_000 });
+    await eventually(() => expect(receiver.received).toHaveLength(2));
     const alone = at(receiver.received, 1);
     expect(await Promise.all([secret, last].map((one) => isSignedBy(one, alone)))).toEqual([false, true]);
   });
@@ -264,7 +265,7 @@ describe('a webhook', () => {
     await shell(sessionId);
     const paused = await api('POST', `/v1/sessions/${sessionId}/pause`, { token: await token() });
     expect(paused.status).toBe(200);
-    await vi.waitFor(() => expect(receiver.of('session.paused')).toHaveLength(1), { timeout: 10_000 });
+    await eventually(() => expect(receiver.of('session.paused')).toHaveLength(1));
     expect(receiver.of('execution.finished')).toHaveLength(1);
     expect(receiver.of('session.created')).toHaveLength(0);
   });

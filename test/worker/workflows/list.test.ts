@@ -1,9 +1,10 @@
 /** The list of a caller's workflows. */
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type WorkflowEntry, WorkflowListSchema, WorkflowSchema } from '../../../shared/workflow.ts';
 import { echo, type HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api, problemIn } from '../harness/api.ts';
+import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 
 let host: HostDouble;
@@ -42,10 +43,7 @@ test('has them newest first, by status and labels, in pages, and never those of 
   ];
   // A workflow is in the list as soon as it is started.
   expect((await list()).workflows.map(({ workflow_id }) => workflow_id)).toEqual(ids.toReversed());
-  await vi.waitFor(async () => expect(await names('?status=succeeded')).toHaveLength(3), {
-    timeout: 20_000,
-    interval: 50,
-  });
+  await eventually(async () => expect(await names('?status=succeeded')).toHaveLength(3));
   const [newest] = (await list()).workflows;
   expect(newest).toMatchObject({ name: 'three', labels: { team: 'red', env: 'test' }, status: 'succeeded' });
   expect(newest?.finished_at).not.toBeNull();

@@ -86,26 +86,20 @@ async function read({ workflow_id }: Workflow): Promise<Workflow> {
 }
 
 function ended(workflow: Workflow): Promise<Workflow> {
-  return vi.waitFor(
-    async () => {
-      const now = await read(workflow);
-      expect(now.status).not.toBe('running');
-      return now;
-    },
-    { timeout: 20_000, interval: 50 },
-  );
+  return eventually(async () => {
+    const now = await read(workflow);
+    expect(now.status).not.toBe('running');
+    return now;
+  });
 }
 
 /** The one call of a task, once it has begun. */
 function begun(workflow: Workflow, task: string) {
-  return vi.waitFor(
-    async () => {
-      const [call] = (await read(workflow)).tasks[task]?.calls ?? [];
-      if (call === undefined) throw new Error(`${task} has not begun`);
-      return call;
-    },
-    { timeout: 20_000, interval: 50 },
-  );
+  return eventually(async () => {
+    const [call] = (await read(workflow)).tasks[task]?.calls ?? [];
+    if (call === undefined) throw new Error(`${task} has not begun`);
+    return call;
+  });
 }
 
 const program = (code: string, more: object = {}) => ({ language: 'python', code, ...more });

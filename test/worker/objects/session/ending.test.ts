@@ -3,6 +3,7 @@ import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { ExecutionDouble } from '../../../fixtures/host-double/execution-double.ts';
 import type { HostDouble } from '../../../fixtures/host-double/host-double.ts';
+import { STUCK_MS } from '../../../patience.ts';
 import { assembled, executeStream } from '../../harness/event-reader.ts';
 import { eventually } from '../../harness/eventually.ts';
 import { holdSession } from '../../harness/held-session.ts';
@@ -68,11 +69,11 @@ describe('deleting a session', () => {
     expect(await listed()).not.toContain(session.id);
   });
 
-  test('is done within 5 s when the host does not confirm, which is told again until it does (R59)', async () => {
+  test('is done soon when the host does not confirm, which is told again until it does (R59)', async () => {
     host.confirmDestroy = false;
     const startedAtMs = Date.now();
     expect(await session.stub.destroy(caller)).toMatchObject({ ok: true });
-    expect(Date.now() - startedAtMs).toBeLessThan(5_000);
+    expect(Date.now() - startedAtMs).toBeLessThan(STUCK_MS);
     const told = () => host.commands.filter(({ claims }) => claims.act === 'destroy').length;
     expect(told()).toBe(1);
     const rings = async (count: number) => {
@@ -207,7 +208,7 @@ describe('a silent host', () => {
     const startedAtMs = Date.now();
     const answer = await session.stub.execute(call('hi', { body: { timeout_ms: 1_000 } }));
     expect(answer).toMatchObject({ ok: false, code: 'host_unresponsive' });
-    expect(Date.now() - startedAtMs).toBeLessThan(6_000);
+    expect(Date.now() - startedAtMs).toBeLessThan(STUCK_MS);
     const [late] = running;
     if (late === undefined) throw new Error('nothing was sent');
     await late.write('stdout', 'late');

@@ -42,11 +42,9 @@ async function keep(name: string): Promise<string> {
   return made.value.snapshotId;
 }
 
-const runs = () => expect.poll(async () => (await view()).state, { timeout: 10_000 }).toBe('running');
+const runs = () => expect.poll(async () => (await view()).state).toBe('running');
 const runsElsewhere = () =>
-  expect
-    .poll(async () => view(), { timeout: 10_000 })
-    .toMatchObject({ state: 'running', host_id: second.hostId });
+  expect.poll(async () => view()).toMatchObject({ state: 'running', host_id: second.hostId });
 
 /** What the sandbox was made of that the second host has of the session. */
 const origin = () => second.session(session.id).attach.snapshot?.snapshot_id;
@@ -159,7 +157,7 @@ describe('a session that is to be rebuilt, whose host is lost', () => {
     const { host_id: hostId } = await view();
     const [host, other] = hostId === first.hostId ? [first, second] : [second, first];
     await dies(host);
-    await expect.poll(async () => (await view()).host_id, { timeout: 10_000 }).toBe(other.hostId);
+    await expect.poll(async () => (await view()).host_id).toBe(other.hostId);
     expect(other.session(session.id).attach.snapshot).toMatchObject({
       snapshot_id: suspension,
       executions: 'stop',
@@ -190,7 +188,7 @@ describe('a session that is to be rebuilt, whose host is lost', () => {
     await expect.poll(async () => (await view()).state).toBe('suspended');
     await second.until(() => second.commands.some(({ claims }) => claims.act === 'attach'));
     await expect
-      .poll(() => session.stub.execute(call('too early')), { timeout: 10_000 })
+      .poll(() => session.stub.execute(call('too early')))
       .toMatchObject({ ok: false, code: 'host_full' });
     second.refuseAttach = undefined;
     expect(await run('next')).toMatchObject({ stdout: 'next', state_lost: true });

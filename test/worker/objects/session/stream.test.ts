@@ -267,14 +267,11 @@ describe('a stream beyond the replay window', () => {
     await stream.until(({ data }) => data.event === 'stdout');
     // The window, the ring and the credit of the link are full, and so are the buffers on the way here.
     await expect
-      .poll(
-        async () => {
-          const before = written;
-          await new Promise((resolve) => setTimeout(resolve, 300));
-          return written === before && written > 0;
-        },
-        { timeout: 20_000 },
-      )
+      .poll(async () => {
+        const before = written;
+        await new Promise((resolve) => setTimeout(resolve, 300));
+        return written === before && written > 0;
+      })
       .toBe(true);
     expect(written).toBeLessThan(chunks);
     const read = await stream.toEnd();
