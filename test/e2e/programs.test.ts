@@ -89,7 +89,7 @@ import threading, time
 end = time.monotonic() + 8
 def spin():
     while time.monotonic() < end: pass
-threading.Thread(target=spin).start()
+spinner = threading.Thread(target=spin); spinner.start()
 tools.people.ask(n=1)`;
 
 test('waiting does not count, working does', async () => {
@@ -112,6 +112,7 @@ test('waiting does not count, working does', async () => {
   });
   const ended = await reached(busy, 'its deadline', ({ status }) => isTerminal(status));
   expect(ended).toMatchObject({ status: 'timeout', calls: [{ status: 'void' }] });
+  await session().py("'spinner' in globals() and spinner.join()");
 });
 
 test('a program that is cancelled keeps its kernel, and what it is refused it can catch', async () => {
