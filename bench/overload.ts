@@ -12,6 +12,8 @@ const CLIENTS = 64;
 /** Until the gateway has noticed, which takes longer than a burst. */
 const SPAN = { warmUpMs: 5_000, durationMs: 6_000 };
 const QUIET_PER_S = 5;
+/** Answered with the least that a Worker can answer with: refusing costs as much. */
+const PLAIN: Target = { method: 'GET', path: '/healthz', body: null };
 /** The calls of a session wait for one another: each is to wait for the gateway alone. */
 const QUIET_SESSIONS = 16;
 
@@ -48,9 +50,19 @@ export async function measureOverload(
   };
   const [patient, besidePatient] = await run({ perSecond: null, waitsAsTold: true });
   const [deaf, besideDeaf] = await run({ perSecond: TIMES * peak.okPerS, waitsAsTold: false });
+  const [most] = await runClients({
+    url: stack.url,
+    ...SPAN,
+    groups: [
+      { ...flood, clients: CLIENTS, perSecond: null, waitsAsTold: true },
+      { ...flood, name: 'plain', targets: [PLAIN], perSecond: (TIMES - 1) * peak.okPerS, waitsAsTold: false },
+    ],
+  });
+  if (most === undefined) throw new Error('the clients said nothing');
   return [
     goodput(`goodput with ${TIMES} times the clients, who wait as told : peak`, patient, peak),
     goodput(`goodput at ${TIMES} times the rate, whatever is answered : peak`, deaf, peak),
+    goodput(`the same : what is done beside plain answers to the rest`, deaf, most),
     served(`a quiet tenant beside the former`, besidePatient),
     served(`a quiet tenant beside the latter`, besideDeaf),
   ];

@@ -1,5 +1,5 @@
 /** What every answer carries: the request id, the security headers, and the caller's rate. */
-import type { MiddlewareHandler } from 'hono';
+import type { Context, MiddlewareHandler } from 'hono';
 import { takeLetIn } from '../load/early-refusal.ts';
 import { rateHeaders } from './admission.ts';
 import type { AppEnvironment } from './app-environment.ts';
@@ -18,7 +18,7 @@ export const envelope: MiddlewareHandler<AppEnvironment> = async (c, next) => {
   c.set('requestId', requestId);
   c.set('receivedMs', Date.now());
   await next();
-  (c.get('answered') ?? takeLetIn(c.req.raw))?.();
+  (c.get('answered') ?? takeLetIn(c.req.raw))?.(ownMs(c));
   observe(c);
   // The router drops the body of an answer to HEAD; a stream must hear that nobody reads it.
   if (c.req.raw.method === 'HEAD') await c.res.body?.cancel();
@@ -37,3 +37,11 @@ export const envelope: MiddlewareHandler<AppEnvironment> = async (c, next) => {
     }
   }
 };
+
+/** Undefined where it is not known, and where the answer is that of an earlier request. */
+function ownMs(c: Context<AppEnvironment>): number | undefined {
+  const elsewhereMs = c.get('elsewhereMs');
+  if (elsewhereMs === undefined) return undefined;
+  const own = Date.now() - c.get('receivedMs') - elsewhereMs;
+  return own < 0 ? undefined : own;
+}

@@ -186,6 +186,8 @@ async function runIn(
   // With a key a repeated call finds the first one, so it may be repeated after a reset.
   const executed = await session.call((stub) => stub.execute(whole), { safe: false });
   if (!executed.ok) return executed;
+  const { timings_ms } = executed.value;
+  if (timings_ms !== null) exchange.waitedElsewhere?.(timings_ms.place + timings_ms.exec);
   const execution = input.body.detach ? executed.value : resolved.finish(executed.value);
   return success(executionReply(execution, input.body.detach));
 }

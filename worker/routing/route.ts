@@ -81,6 +81,8 @@ export interface Exchange<Kind extends AccessKind> {
   requestId: string;
   receivedMs: number;
   waitUntil: (promise: Promise<unknown>) => void;
+  /** To be told what of its time the request waited for a program, or for another call of its session. */
+  waitedElsewhere?: (elsewhereMs: number) => void;
 }
 
 export interface RouteInput<Path extends string, Query extends z.ZodObject, Body> {
@@ -139,6 +141,7 @@ export function defineRoute<
             requestId,
             receivedMs: c.get('receivedMs'),
             waitUntil,
+            waitedElsewhere: (elsewhereMs) => c.set('elsewhereMs', elsewhereMs),
           },
           {
             // The router matched the path, so each of its parameters is there.

@@ -19,17 +19,26 @@ export interface Outcome {
   latenciesMs: number[];
 }
 
-/** Of the thread, for a request that is let in, and for one that is refused. */
-const TURNS = 4;
-const TURN_MS = 0.75;
-const REFUSAL_MS = 0.06;
+/** Of the thread, for a request that is let in, and for one that is refused: as workerd takes them, of which all is one thread. */
+const TURNS = 8;
+const TURN_MS = 0.7;
+const REFUSAL_MS = 0.34;
 /** For an object, between two turns. */
 const AWAY_MS = 3;
 const PROBE_MS = 10;
 const PAUSE_MS = 15;
 const LATE_MS = 25;
+/** What the edge may take for a call. */
+const SLOW_MS = 100;
 
-export const CAPACITY_PER_S = 1_000 / (TURNS * TURN_MS);
+const CALL_MS = TURNS * TURN_MS;
+export const CAPACITY_PER_S = 1_000 / CALL_MS;
+
+/** What part of the capacity there is for calls where so many times as many come, and the others are refused. */
+export function leftBesideRefusals(times: number): number {
+  const refusal = REFUSAL_MS / CALL_MS;
+  return Math.min(times, (1 - times * refusal) / (1 - refusal));
+}
 
 interface Task {
   readyAtMs: number;
@@ -87,7 +96,7 @@ export class SimulatedIsolate {
         this.#turn(
           TURNS - 1,
           (endedAtMs) => {
-            answered();
+            answered(endedAtMs - nowMs > SLOW_MS);
             if (!isCounted) return;
             outcome.answered += 1;
             outcome.latenciesMs.push(endedAtMs - atMs);
