@@ -160,6 +160,31 @@ describe('a manifest', () => {
       () => Response.redirect('https://10.0.0.1/x', 302),
       'the address is refused: expected a name, not an IP address',
     ],
+    [
+      'leads inside at its third step',
+      ({ url }: Request) => Response.redirect(url.endsWith('/xxx') ? 'https://10.0.0.1/x' : `${url}x`, 307),
+      'the address is refused: expected a name, not an IP address',
+    ],
+    [
+      'leads inside without a scheme',
+      () => new Response(null, { status: 308, headers: { location: '//localhost/x' } }),
+      'the address is refused: expected a public name',
+    ],
+    [
+      'leads to another scheme',
+      () => new Response(null, { status: 303, headers: { location: 'http://api.example.com/x' } }),
+      'the address is refused: expected https',
+    ],
+    [
+      'is little that becomes much',
+      async () => {
+        const zeros = new Response(new Uint8Array(16 * 1024 * 1024)).body;
+        const packed = await new Response(zeros?.pipeThrough(new CompressionStream('gzip'))).arrayBuffer();
+        // What a fetch gives of an answer with this encoding.
+        return new Response(new Response(packed).body?.pipeThrough(new DecompressionStream('gzip')));
+      },
+      'the answer is over 8388608 bytes',
+    ],
     ['is too large', () => new Response(' '.repeat(8 * 1024 * 1024 + 1)), 'the answer is over 8388608 bytes'],
   ])('that %s has failed', async (_, answer, message) => {
     internet.host('api.example.com', answer);
