@@ -47,6 +47,9 @@ describe('a sandbox that goes on from its checkpoint', () => {
     const all = await differFromTwoCopies(await start(), drawn);
     const identities = await Promise.all(all.map((one) => shell(one, 'cat /run/sandgate/sandbox_id')));
     expect(identities.map(({ stdout }) => stdout)).toEqual(all.map(({ id }) => `${id}\n`));
+    const machines = await Promise.all(all.map((one) => shell(one, 'cat /etc/machine-id')));
+    for (const { stdout } of machines) expect(stdout).toMatch(/^[0-9a-f]{32}\n$/);
+    expect(new Set(machines.map(({ stdout }) => stdout)).size).toBe(all.length);
     await Promise.all(all.map((one) => one.destroy()));
   });
 

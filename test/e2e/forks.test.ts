@@ -63,6 +63,7 @@ describe('a fork at a pending call', () => {
     expect(waiting).toMatchObject({ status: 'waiting', pending: [{ arguments: { n: 1 } }] });
     const children = await fork(parent, 3);
     const drawn: Record<string, string>[] = [];
+    const machines = [(await parent.sh('cat /etc/machine-id')).stdout];
     for (const [n, child] of children.entries()) {
       const inherited = await programIn(child);
       expect(inherited).toMatchObject({
@@ -83,8 +84,11 @@ describe('a fork at a pending call', () => {
         },
       });
       drawn.push(DrawnSchema.parse(JSON.parse((await child.py('print(json.dumps(drawn))')).stdout)));
-      await expectVerified(child, 2);
+      machines.push((await child.sh('cat /etc/machine-id')).stdout);
+      await expectVerified(child, 3);
     }
+    for (const machine of machines) expect(machine).toMatch(/^[0-9a-f]{32}\n$/);
+    expect(new Set(machines).size).toBe(1 + children.length);
     for (const kind of DRAWN_KINDS) {
       expect(new Set(drawn.map((values) => values[kind])).size, kind).toBe(children.length);
     }
@@ -94,7 +98,7 @@ describe('a fork at a pending call', () => {
       stdout: 'before\ntook home\n',
       value: "('home', -1, 1, ['freed'], 20000000, 'before home')",
     });
-    await expectVerified(parent, 1);
+    await expectVerified(parent, 2);
     await Promise.all([parent, ...children].map((one) => one.delete()));
   });
 
