@@ -381,6 +381,34 @@ describe('a session that moves', () => {
     await Promise.all([session.destroy(), copy.destroy()]);
   });
 
+  it('goes on before what was copied of it is stored', { timeout: TEST_TIMEOUT_MS }, async () => {
+    const session = new MovingSession();
+    await session.attach(0);
+    const executionId = await session.execute('python', {
+      code: 'import os, time\nprint("waits")\nwhile not os.path.exists("/workspace/told"): time.sleep(0.01)\nprint("goes on")',
+    });
+    await session.printed(executionId, 'waits\n'.length);
+    const held = Promise.withResolvers<void>();
+    edge.chunks.held = held.promise;
+    try {
+      const before = edge.chunks.requests.length;
+      const snapshotId = await session.suspend(true);
+      await until('a piece is on its way', TEST_TIMEOUT_MS, () =>
+        edge.chunks.requests.length > before ? true : undefined,
+      );
+      await session.execute('shell', { command: 'touch /workspace/told' });
+      expect((await session.ended(executionId)).outcome.status).toBe('succeeded');
+      expect(session.output(executionId)).toBe('waits\ngoes on\n');
+      expect(session.peer.ofType('suspended')).toEqual([]);
+      held.resolve();
+      expect((await session.suspended(snapshotId)).left_running).toBe(true);
+    } finally {
+      held.resolve();
+      edge.chunks.held = undefined;
+    }
+    await session.destroy();
+  });
+
   it('is refused where its snapshot is damaged, and comes back from it afterwards', {
     timeout: TEST_TIMEOUT_MS,
   }, async () => {

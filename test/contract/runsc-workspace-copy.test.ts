@@ -27,11 +27,13 @@ async function checkpointWith(sandbox: Sandbox, maxBytes: number) {
 describe('the workspace beside a checkpoint', { timeout: TEST_TIMEOUT_MS }, () => {
   it('is a tar of all that lies in it, also of a sandbox that is paused', async () => {
     const sandbox = await start();
-    await shell(sandbox, 'head -c 300000 /dev/urandom >random; mkdir folder');
+    await shell(sandbox, 'head -c 300000 /dev/urandom >random; mkdir folder; truncate -s 1536M hole');
     await sandbox.pause();
     const taken = await checkpointWith(sandbox, 2 ** 20);
     const { size } = await stat(taken.path);
     expect(size).toBeGreaterThan(300_000);
+    // What is only a hole takes no room.
+    expect(size).toBeLessThan(400_000);
     expect(taken.workspace).toEqual({ bytes: size });
     await taken.goOn();
     sandbox.resume();
