@@ -129,7 +129,7 @@ describe('images import', { timeout: 300_000 }, () => {
     });
   });
 
-  test('refuses a digest that the registry does not have', async () => {
+  test('F31: refuses a digest that the registry does not have', async () => {
     const source = `${registry.host}/team/tools@sha256:${'0'.repeat(64)}`;
     expect(await images('import', source)).toMatchObject({
       status: 1,
@@ -138,7 +138,7 @@ describe('images import', { timeout: 300_000 }, () => {
     expect(readdirSync(join(cacheDir, 'work'))).toEqual([]);
   });
 
-  test('refuses what a registry sends in the place of a layer, and keeps nothing of it', async () => {
+  test('F31: refuses what a registry sends in the place of a layer, and keeps nothing of it', async () => {
     const blob = await largestBlobOfRegistry();
     const whole = readFileSync(blob);
     const changed = Buffer.from(whole);
