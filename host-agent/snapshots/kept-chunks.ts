@@ -33,7 +33,8 @@ export class KeptChunks {
     if (this.#kept.get(name) !== undefined || this.#writing.has(name)) return;
     this.#writing.add(name);
     try {
-      if (!(await this.#room.make(stored.length, this.#kept))) return;
+      using room = await this.#room.reserve(stored.length, this.#kept);
+      if (room === undefined) return;
       await mkdir(this.#directory, { recursive: true, mode: 0o700 });
       await writeFile(this.#pathOf(name), stored, { mode: 0o600, flag: 'wx' });
       this.#kept.add(name, null, stored.length);

@@ -62,7 +62,8 @@ export class KeptImages {
     const folder = join(this.#directory, manifestSha256);
     try {
       if (this.#isClosed || this.#kept.get(manifestSha256) !== undefined) return;
-      if (!(await this.#room.make(bytes, this.#kept))) return;
+      using room = await this.#room.reserve(bytes, this.#kept);
+      if (room === undefined) return;
       await mkdir(this.#directory, { recursive: true, mode: 0o700 });
       await rm(join(from, WORKSPACE_FILE), { force: true });
       await rename(from, folder);

@@ -17,8 +17,12 @@ export interface KeptRoomOptions {
   maxBytes: number;
 }
 
+/** Room that is about to be taken; dispose it once what it is for counts by itself, or comes to nothing. */
+type Reservation = Disposable;
+
 export class KeptRoom {
   readonly #options: KeptRoomOptions;
+  #reservedBytes = 0;
   /** What counts, in the order in which it gives way. */
   readonly #held: Held[] = [];
 
@@ -35,17 +39,28 @@ export class KeptRoom {
     this.#held.push(held);
   }
 
-  /** For so many bytes of `of`: what gives way before it goes, then the oldest of its own. False where that is not enough. */
-  async make(bytes: number, of: Held): Promise<boolean> {
+  /** For so many bytes of `of`: what gives way before it goes, then the oldest of its own. Undefined where that is not enough. */
+  async reserve(bytes: number, of: Held): Promise<Reservation | undefined> {
     const maxBytes = await this.#maxBytes();
-    if (bytes > maxBytes) return false;
     const givingWay = this.#held.slice(0, this.#held.indexOf(of) + 1);
-    const kept = this.bytes - givingWay.reduce((sum, held) => sum + held.bytes, 0);
-    if (kept + bytes > maxBytes) return false;
+    const mayGo = givingWay.reduce((sum, held) => sum + held.bytes, 0);
+    if (this.#takenBytes - mayGo + bytes > maxBytes) return undefined;
     for (const held of givingWay) {
-      while (this.bytes + bytes > maxBytes) if (!(await held.dropOldest())) break;
+      while (this.#takenBytes + bytes > maxBytes) if (!(await held.dropOldest())) break;
     }
-    return this.bytes + bytes <= maxBytes;
+    if (this.#takenBytes + bytes > maxBytes) return undefined;
+    this.#reservedBytes += bytes;
+    let isReserved = true;
+    return {
+      [Symbol.dispose]: () => {
+        if (isReserved) this.#reservedBytes -= bytes;
+        isReserved = false;
+      },
+    };
+  }
+
+  get #takenBytes(): number {
+    return this.bytes + this.#reservedBytes;
   }
 
   async #maxBytes(): Promise<number> {
