@@ -10,6 +10,7 @@ import { EGRESS_ENVIRONMENT, type EgressSettings, egressSettings } from './egres
 import { POOL_ENVIRONMENT, type PoolSettings, poolSettings } from './pool/settings.ts';
 import type { IoRates } from './sandbox/engine.ts';
 import { DEFAULT_REST_AFTER_MS } from './sandbox/program-rest.ts';
+import { HELD_FOR_S } from './sandbox/thaw-guard.ts';
 
 const GIB = 1024 ** 3;
 /** Left to the host itself when its own caps are not given. */
@@ -28,6 +29,7 @@ const EnvironmentSchema = z.object({
   SANDGATE_IMAGES_DIR: Path,
   SANDGATE_GUEST_DIR: Path,
   SANDGATE_DIGEST_LIBRARY: Path,
+  SANDGATE_STREAM_KEEPER: Path,
   SANDGATE_CAPACITY: Count.default(
     Math.max(1, Math.floor((totalmem() * HOST_MEMORY_SHARE) / DEFAULT_SANDBOX_BYTES)),
   ),
@@ -42,6 +44,8 @@ const EnvironmentSchema = z.object({
   SANDGATE_LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
   /** How long a program waits for its tools before its sandbox is frozen. */
   SANDGATE_WAITING_FREEZE_MS: z.coerce.number().int().min(0).max(3_600_000).default(DEFAULT_REST_AFTER_MS),
+  /** How long sandboxes at rest wait for a successor of an agent that died. */
+  SANDGATE_HELD_FOR_S: z.coerce.number().int().min(0).max(3_600).default(HELD_FOR_S),
   /** Of snapshots that lie at the edge, for sessions that come back here; 0: nothing is kept. */
   SANDGATE_KEPT_SNAPSHOT_BYTES: z.coerce
     .number()
@@ -76,6 +80,7 @@ export interface Configuration {
   imagesDir: string;
   guestDir: string;
   digestLibrary: string;
+  streamKeeperPath: string;
   capacity: number;
   cgroupParent: string;
   caps: ResourceLimits;
@@ -83,6 +88,7 @@ export interface Configuration {
   egress: EgressSettings;
   pool: PoolSettings;
   restAfterMs: number;
+  heldForS: number;
   keptSnapshotBytes: number;
   maxRescuedBytes: number;
   logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent';
@@ -113,6 +119,7 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Outcome<Confi
     imagesDir: resolve(values.SANDGATE_IMAGES_DIR),
     guestDir: resolve(values.SANDGATE_GUEST_DIR),
     digestLibrary: resolve(values.SANDGATE_DIGEST_LIBRARY),
+    streamKeeperPath: resolve(values.SANDGATE_STREAM_KEEPER),
     capacity: values.SANDGATE_CAPACITY,
     // What is found below it at start is removed, so no two agents may share it.
     cgroupParent: values.SANDGATE_CGROUP_PARENT ?? defaultCgroupParent(hostDir),
@@ -130,6 +137,7 @@ export function readConfiguration(environment: NodeJS.ProcessEnv): Outcome<Confi
     egress: egressSettings(values),
     pool: poolSettings(values, values.SANDGATE_CAPACITY),
     restAfterMs: values.SANDGATE_WAITING_FREEZE_MS,
+    heldForS: values.SANDGATE_HELD_FOR_S,
     keptSnapshotBytes: values.SANDGATE_KEPT_SNAPSHOT_BYTES,
     maxRescuedBytes: values.SANDGATE_RESCUED_WORKSPACE_BYTES,
     logLevel: values.SANDGATE_LOG_LEVEL,

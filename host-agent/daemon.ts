@@ -19,12 +19,14 @@ export interface DaemonSignals {
   stopping: AbortSignal;
   /** Ends the wait for executions that run. */
   hurrying: AbortSignal;
+  /** Aborted where the stop is for another agent, which goes on with the sandboxes at rest. */
+  succeeded: AbortSignal;
 }
 
 /** Settles when the agent has stopped, or could not start. */
 export async function runDaemon(
   configuration: Configuration,
-  { stopping, hurrying }: DaemonSignals,
+  { stopping, hurrying, succeeded }: DaemonSignals,
 ): Promise<Outcome<null>> {
   const { hostDir, cgroupParent, logLevel, metricsPort, drainTimeoutMs, ...settings } = configuration;
   const metrics = createMetrics({ ...settings, isServed: metricsPort !== undefined });
@@ -75,7 +77,7 @@ export async function runDaemon(
     log.info({ event: 'stopping', count: parts.sandboxes?.executions ?? 0 });
     void service.stopping();
     clearInterval(sweeping);
-    await agent.value.stop(drainTimeoutMs, hurrying);
+    await agent.value.stop({ patienceMs: drainTimeoutMs, hurrying, isSucceeded: succeeded.aborted });
   }
   await control?.close();
   loop.stop();

@@ -6,12 +6,18 @@ import { loadDigestLibrary } from './digest/library.ts';
 const stopping = new AbortController();
 // The second signal does not wait for what runs; SIGINT, which a person sends, never does.
 const hurrying = new AbortController();
+// Only who starts another agent at once says so: else what is left for that one would wait for nobody.
+const succeeded = new AbortController();
 process.on('SIGINT', () => {
   hurrying.abort();
   stopping.abort();
 });
 process.on('SIGTERM', () => {
   if (stopping.signal.aborted) hurrying.abort();
+  stopping.abort();
+});
+process.on('SIGUSR2', () => {
+  if (!stopping.signal.aborted) succeeded.abort();
   stopping.abort();
 });
 
@@ -31,6 +37,7 @@ async function main(): Promise<number> {
   const ended = await runDaemon(configuration.value, {
     stopping: stopping.signal,
     hurrying: hurrying.signal,
+    succeeded: succeeded.signal,
   });
   return ended.ok || stopping.signal.aborted ? 0 : refuse(ended.detail);
 }

@@ -1,7 +1,7 @@
 /** `install`: makes a bare machine a host, or brings an installed one up to this version. */
 
 import { existsSync } from 'node:fs';
-import { chmod, mkdir, symlink } from 'node:fs/promises';
+import { chmod, mkdir, readFile, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { requireRoot } from '../setup/machine.ts';
 import { setUp } from '../setup/setup.ts';
@@ -11,7 +11,7 @@ import { copyProgram } from './program-copy.ts';
 import { hasSystemd, systemctl } from './service.ts';
 import { writeSettings, writeWhole } from './settings.ts';
 import type { Subcommand } from './subcommand.ts';
-import { unitText } from './unit.ts';
+import { RESTART_KILL_SIGNAL, unitText } from './unit.ts';
 
 export const install: Subcommand = {
   summary:
@@ -35,6 +35,7 @@ export const install: Subcommand = {
     });
     await progress.step('service', async () => {
       await writeSettings(settingsPath, {});
+      if (await isOfUnitWithoutRestart(layout)) await systemctl(layout, 'stop', SERVICE);
       await writeWhole(layout.unitPath, unitText(layout, paths), 0o644);
       await enable(layout);
       return { value: undefined, did: await start(layout) };
@@ -58,6 +59,12 @@ async function enable({ unitPath, wantedPath }: Layout): Promise<void> {
   await symlink(`/etc/systemd/system/${SERVICE}`, wantedPath).catch((error: unknown) => {
     if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
   });
+}
+
+/** Whether an agent of such a unit runs: it does not know the signal that a restart sends, and would drop what runs in it. */
+async function isOfUnitWithoutRestart({ unitPath }: Layout): Promise<boolean> {
+  const unit = await readFile(unitPath, 'utf8').catch(() => RESTART_KILL_SIGNAL);
+  return !unit.includes(RESTART_KILL_SIGNAL);
 }
 
 /** Starts it too, where it can: without an identity the unit's own condition keeps it down. */

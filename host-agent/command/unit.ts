@@ -12,11 +12,14 @@ const STOP_TIMEOUT_S = DRAIN_TIMEOUT_S + 60;
 const WATCHDOG_S = 60;
 
 /**
- * Only the agent is systemd's to kill. Were the rest killed with an agent that died, so would be the process that thaws its
+ * Only the agent is systemd's to kill. Were the rest killed with an agent that died, so would be the process that ends its
  * sandboxes: by version 1 of cgroups a frozen process outlives SIGKILL, and systemd waits for it twice STOP_TIMEOUT_S before it
  * starts the agent again. What is left ends by itself, or is removed by the next start or by `uninstall`.
  */
 const KILL_MODE = 'process';
+
+/** By it the agent knows that another one follows, and leaves that what is at rest; any other stop leaves nothing. */
+export const RESTART_KILL_SIGNAL = 'SIGUSR2';
 
 /** Found by taking one after the other away. Without CAP_SYS_PTRACE, /proc must show other users' processes. */
 const CAPABILITIES = [
@@ -31,7 +34,10 @@ const CAPABILITIES = [
   'CAP_SYS_CHROOT',
 ];
 
-export type UnitPaths = Pick<Installation, 'runscPath' | 'imagesDir' | 'guestDir' | 'digestLibrary'>;
+export type UnitPaths = Pick<
+  Installation,
+  'runscPath' | 'imagesDir' | 'guestDir' | 'digestLibrary' | 'streamKeeperPath'
+>;
 
 export function unitText(layout: Layout, paths: UnitPaths): string {
   const at = (path: string): string => insideRoot(layout, path);
@@ -52,6 +58,7 @@ Environment=SANDGATE_RUNSC=${at(paths.runscPath)}
 Environment=SANDGATE_IMAGES_DIR=${at(paths.imagesDir)}
 Environment=SANDGATE_GUEST_DIR=${at(paths.guestDir)}
 Environment=SANDGATE_DIGEST_LIBRARY=${at(paths.digestLibrary)}
+Environment=SANDGATE_STREAM_KEEPER=${at(paths.streamKeeperPath)}
 Environment=SANDGATE_DRAIN_TIMEOUT_S=${DRAIN_TIMEOUT_S}
 EnvironmentFile=${at(layout.settingsPath)}
 Restart=always
@@ -60,6 +67,7 @@ WatchdogSec=${WATCHDOG_S}
 TimeoutStartSec=120
 TimeoutStopSec=${STOP_TIMEOUT_S}
 KillMode=${KILL_MODE}
+RestartKillSignal=${RESTART_KILL_SIGNAL}
 LimitNOFILE=65536
 LimitCORE=0
 TasksMax=infinity

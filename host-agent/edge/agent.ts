@@ -61,8 +61,15 @@ export interface Agent {
   readonly keptSnapshotBytes: number;
   /** While true no new sandbox is taken, and the edge knows. */
   isDraining: boolean;
+  stop(options?: StopOptions): Promise<void>;
+}
+
+export interface StopOptions {
   /** Waits so long at most for executions that run, or until it is to hurry. */
-  stop(patienceMs?: number, hurrying?: AbortSignal): Promise<void>;
+  patienceMs?: number;
+  hurrying?: AbortSignal;
+  /** Another agent starts at once: what is at rest is left to it. */
+  isSucceeded?: boolean;
 }
 
 export async function startAgent(options: AgentOptions): Promise<Outcome<Agent>> {
@@ -82,9 +89,9 @@ export async function startAgent(options: AgentOptions): Promise<Outcome<Agent>>
   }
   const running = await run(options, sandboxes, identity.value);
   const stop = running.stop.bind(running);
-  running.stop = async (...patience) => {
-    await stop(...patience);
-    await sandboxes.stop();
+  running.stop = async (how) => {
+    await stop(how);
+    await (how?.isSucceeded === true && sandboxes.leave !== undefined ? sandboxes.leave() : sandboxes.stop());
     await lock.value.release();
   };
   return success(running);
@@ -222,10 +229,11 @@ async function run(options: AgentOptions, sandboxes: Sandboxes, identity: HostId
       attachments.drainForMachine(isDraining);
       log.info({ event: isDraining ? 'draining' : 'taking_sandboxes' });
     },
-    async stop(patienceMs = 0, hurrying) {
+    async stop({ patienceMs = 0, hurrying, isSucceeded = false } = {}) {
       attachments.isDraining = true;
       lease.stop();
-      await attachments.stop(wait(patienceMs, undefined, { signal: hurrying, ref: false }).catch(() => {}));
+      const patience = wait(patienceMs, undefined, { signal: hurrying, ref: false }).catch(() => {});
+      await attachments.stop(patience, isSucceeded);
       await snapshots.close();
       control.close(CLOSE_GOING_AWAY);
       await journal.close();

@@ -2,6 +2,7 @@
 import type { SessionBinding } from '../execution/grant-check.ts';
 import { HostedSession, type SessionDependencies } from '../execution/session.ts';
 import type { Uplink } from '../execution/uplink.ts';
+import type { SessionState } from '../journal/state.ts';
 import type { LostReason, Sandbox } from '../sandbox/port.ts';
 import { Transfers } from '../transfers/transfers.ts';
 import type { EdgeLinks } from './edge-links.ts';
@@ -9,6 +10,7 @@ import type { HeldSession, SessionEnd } from './held-session.ts';
 import type { LeaseState } from './lease.ts';
 import { CLOSE_GOING_AWAY, CLOSE_NORMAL, type LinkTiming } from './link-socket.ts';
 import { SessionLink } from './session-link.ts';
+import { tellUntoldEnds } from './untold-ends.ts';
 
 /** After this the edge has long declared the host dead; what is left here serves nobody. */
 const ABANDON_AFTER_MS = 600_000;
@@ -31,6 +33,13 @@ export interface RestoredSession {
   goOn: () => void;
 }
 
+export interface AttachmentOrigin {
+  /** The sandbox goes on from a snapshot. */
+  restored?: RestoredSession | undefined;
+  /** It was there before this agent, which may not have told all of what ended in it. */
+  former?: SessionState;
+}
+
 export class Attachment implements HeldSession {
   readonly holdsSandbox = true;
   readonly binding: SessionBinding;
@@ -49,12 +58,11 @@ export class Attachment implements HeldSession {
   #leased: Promise<void> = Promise.resolve();
   #resolveCut: (end: SessionEnd) => void = () => {};
 
-  /** `restored`: the sandbox goes on from a snapshot. */
   constructor(
     binding: SessionBinding,
     sandbox: Sandbox,
     dependencies: AttachmentDependencies,
-    restored?: RestoredSession,
+    { restored, former }: AttachmentOrigin = {},
   ) {
     this.binding = binding;
     this.#sandbox = sandbox;
@@ -77,8 +85,10 @@ export class Attachment implements HeldSession {
     });
     const { sessionId, epoch } = binding;
     this.#transfers = new Transfers({ sessionId, epoch, sandbox, wire: this.#link, log });
+    const untold = new Set<string>();
     this.#session = new HostedSession(binding, sandbox, this.#link, dependencies, {
       transfers: this.#transfers,
+      untold,
       onMoved: () => this.#cut('told'),
     });
     this.gone = this.#live();
@@ -91,7 +101,12 @@ export class Attachment implements HeldSession {
       ...(restored === undefined ? {} : { snapshot_id: restored.snapshotId }),
     });
     restored?.adopt(this.#session, this.#link);
-    this.#accepted = this.#goOnOnceAccepted(readySeq, restored);
+    const { journal } = dependencies;
+    this.#accepted =
+      former === undefined
+        ? this.#goOnOnceAccepted(readySeq, restored)
+        : tellUntoldEnds(former, { journal, uplink: this.#link, untold });
+    void this.#accepted.then(() => this.#keep());
     this.#link.connect();
   }
 
@@ -100,6 +115,11 @@ export class Attachment implements HeldSession {
     if (restored === undefined) return;
     await this.#link.whenAcknowledged(readySeq);
     if (!this.#isCut) restored.goOn();
+  }
+
+  /** What of a network is secret is on no disk: a sandbox that has one does not outlive its agent. */
+  #keep(): void {
+    if (!this.#isCut && this.binding.egress === 'none') this.#sandbox.keepFor?.(this.binding);
   }
 
   get epoch(): number {
@@ -153,12 +173,25 @@ export class Attachment implements HeldSession {
   }
 
   /** What the edge does not take in now, the journal tells it at the next start. */
-  async stop(patience: Promise<void>): Promise<void> {
+  async stop(patience: Promise<void>, isSucceeded: boolean): Promise<void> {
     await Promise.race([this.#session.end(), patience]);
+    if (isSucceeded) await this.#leave();
+    else await this.#endSandbox();
+    await this.gone;
+  }
+
+  async #endSandbox(): Promise<void> {
     await this.#sandbox.destroy();
     await Promise.race([this.gone, after(STOPPING_FAREWELL_MS)]);
     this.#cut('stopped');
-    await this.gone;
+  }
+
+  /** What is wanted of it from now on waits at the edge for our successor, which also tells of one that could not be left. */
+  async #leave(): Promise<void> {
+    this.#link.close(CLOSE_GOING_AWAY);
+    const isAtRest = (await this.#sandbox.comeToRest?.()) ?? false;
+    if (!isAtRest) await this.#sandbox.destroy();
+    this.#cut(isAtRest ? 'left' : 'stopped');
   }
 
   #cut(end: SessionEnd): void {
@@ -178,6 +211,10 @@ export class Attachment implements HeldSession {
     }, abandonAfterMs / 20).unref();
     const end = await Promise.race([cut, this.#sandbox.lost.then((lost) => this.#tellLost(lost.reason))]);
     clearInterval(watch);
+    if (end === 'left') {
+      log.info({ event: 'session_left', session_id: sessionId, epoch });
+      return end;
+    }
     this.#link.close(end === 'stopped' ? CLOSE_GOING_AWAY : CLOSE_NORMAL);
     // First the sandbox: while it lives, a program that nobody reads from has to wait.
     await this.#sandbox.destroy().catch((error: unknown) => this.#destroyFailed(error));

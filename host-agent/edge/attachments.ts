@@ -5,6 +5,7 @@ import { type AttachPayload, AttachPayloadSchema, type GrantClaims } from '../..
 import { egressClaim } from '../../shared/network.ts';
 import { CreateSessionSchema, type ResourceLimits } from '../../shared/session.ts';
 import { checkAttach, checkPayload, checkSequence } from '../execution/grant-check.ts';
+import type { SessionState } from '../journal/state.ts';
 import type { Sandbox, Sandboxes } from '../sandbox/port.ts';
 import { Attachment, type AttachmentDependencies, type RestoredSession } from './attachment.ts';
 import { Delivery } from './delivery.ts';
@@ -148,21 +149,32 @@ export class Attachments {
   }
 
   /**
-   * What a former agent on this state left to say: its sandboxes are gone, and what it had started ends as `unknown`.
+   * What a former agent on this state left: sandboxes at rest go on; of the others, which are gone, there is to say so, and
+   * what it had started ends as `unknown`.
    * Settles when all of that is in the journal; the edge is told from then on.
    */
   async recover(): Promise<void> {
-    for (const session of this.#options.journal.sessions()) {
+    const { sandboxes, journal, log } = this.#options;
+    for (const session of journal.sessions()) {
       if (session.attachment === 'gone') continue;
-      this.#hold(session.sessionId, await Delivery.prepare(session, this.#options));
+      const held = mayGoOn(session) ? sandboxes.takeHeld?.(session) : undefined;
+      if (held === undefined) {
+        this.#hold(session.sessionId, await Delivery.prepare(session, this.#options));
+        continue;
+      }
+      const { sandbox, owner } = held;
+      log.info({ event: 'sandbox_held', session_id: session.sessionId, sandbox_id: sandbox.id });
+      const origin = { former: { ...session, executions: new Map(session.executions) } };
+      this.#hold(session.sessionId, new Attachment(owner, sandbox, this.#options, origin));
     }
+    await sandboxes.endHeld?.();
   }
 
   /** Each session stops when what runs in it has ended, or when the patience is over. */
-  async stop(patience: Promise<void>): Promise<void> {
+  async stop(patience: Promise<void>, isSucceeded: boolean): Promise<void> {
     this.#isStopped = true;
     await Promise.all([...this.#starting.values()].map(({ done }) => done));
-    await Promise.all([...this.#held.values()].map((held) => held.stop(patience)));
+    await Promise.all([...this.#held.values()].map((held) => held.stop(patience, isSucceeded)));
   }
 
   async #start(
@@ -216,7 +228,10 @@ export class Attachments {
       await sandbox.destroy();
       return failure('fenced', 'a higher epoch came meanwhile');
     }
-    this.#hold(claims.sid, new Attachment(binding, sandbox, this.#options, started.value.session));
+    this.#hold(
+      claims.sid,
+      new Attachment(binding, sandbox, this.#options, { restored: started.value.session }),
+    );
     return undefined;
   }
 
@@ -234,6 +249,11 @@ export class Attachments {
         this.#options.onChange();
       });
   }
+}
+
+/** What was started and has no end was in no sandbox at rest. */
+function mayGoOn({ attachment, executions }: SessionState): boolean {
+  return attachment === 'attached' && [...executions.values()].every(({ finished }) => finished !== null);
 }
 
 async function startSafely(

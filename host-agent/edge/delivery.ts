@@ -1,14 +1,14 @@
 /** After a restart: tells the edge how executions of a former sandbox ended, and that the sandbox is gone. */
 
 import { DEFAULT_RESOURCE_LIMITS } from '../../shared/limits.ts';
-import { seal, sendInOrder, tellFinished, unknownEnd } from '../execution/run.ts';
+import { seal, unknownEnd } from '../execution/run.ts';
 import { HostedSession } from '../execution/session.ts';
-import type { OutgoingFrame } from '../execution/uplink.ts';
-import type { SessionState, StoredFrame } from '../journal/state.ts';
+import type { SessionState } from '../journal/state.ts';
 import type { AttachmentDependencies } from './attachment.ts';
 import type { HeldSession, SessionEnd } from './held-session.ts';
 import { CLOSE_GOING_AWAY, CLOSE_NORMAL } from './link-socket.ts';
 import { SessionLink } from './session-link.ts';
+import { tellUntoldEnds } from './untold-ends.ts';
 
 const RESTARTED = 'host_restarted';
 
@@ -94,23 +94,8 @@ export class Delivery implements HeldSession {
 
   async #tellAll(): Promise<SessionEnd> {
     const { journal } = this.#dependencies;
-    const untold = [...this.#state.executions.values()].flatMap(({ started, finished, acknowledged }) =>
-      finished === null || acknowledged ? [] : [{ started, finished }],
-    );
-    for (const { started } of untold) this.#untold.add(started.execution_id);
-    // In the order of their receipts: of different tools, what began first need not have ended first.
-    untold.sort((left, right) => left.finished.receiptSeq - right.finished.receiptSeq);
-    for (const { started, finished } of untold) {
-      await sendInOrder(this.#link, finished.frames.map(outgoing), started.execution_id);
-      this.#untold.delete(started.execution_id);
-      tellFinished({ journal, uplink: this.#link }, started, finished);
-    }
+    await tellUntoldEnds(this.#state, { journal, uplink: this.#link, untold: this.#untold });
     await this.#link.whenAcknowledged(this.#link.send({ type: 'sandbox_lost', reason: RESTARTED }));
     return 'told';
   }
-}
-
-function outgoing({ header, payload }: StoredFrame): OutgoingFrame {
-  const { epoch: _epoch, seq: _seq, ...frame } = header;
-  return { frame, payload };
 }

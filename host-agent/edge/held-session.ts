@@ -1,8 +1,8 @@
 /** A session of which this host still has something: a living sandbox, or only news of one that is gone. */
 import type { LeaseState } from './lease.ts';
 
-/** `told`: the edge knows. `fenced`: it does not want to. `abandoned`: it was silent too long. `stopped`: we stop. */
-export type SessionEnd = 'told' | 'fenced' | 'abandoned' | 'stopped';
+/** `told`: the edge knows. `fenced`: it does not want to. `abandoned`: it was silent too long. `stopped`: we stop. `left`: to our successor. */
+export type SessionEnd = 'told' | 'fenced' | 'abandoned' | 'stopped' | 'left';
 
 export interface HeldSession {
   readonly epoch: number;
@@ -17,6 +17,9 @@ export interface HeldSession {
   destroy(): Promise<void>;
   /** A newer epoch of the session takes its place: this one counts no more. */
   fence(): Promise<void>;
-  /** The agent stops: starts nothing more, and waits for what runs as long as its `patience` lasts. */
-  stop(patience: Promise<void>): Promise<void>;
+  /**
+   * The agent stops: starts nothing more, and waits for what runs as long as its `patience` lasts. `isSucceeded`: for another
+   * one, which goes on with a sandbox that is at rest then.
+   */
+  stop(patience: Promise<void>, isSucceeded: boolean): Promise<void>;
 }

@@ -40,6 +40,8 @@ const MAX_UNSENT_BYTES = 16 * 1024 * 1024;
 const MAX_PINGS = 64;
 const MAX_COUNTS = 4;
 const DEFAULT_SPAWN_TIMEOUT_MS = 30_000;
+/** The length of a frame that there is none of: the supervisor ends, as at the end of its input. */
+const END = Buffer.alloc(4);
 
 interface Starting {
   readonly options: Pick<SpawnOptions, 'onOutput' | 'onControl' | 'manualControl' | 'outputWindowBytes'>;
@@ -63,8 +65,11 @@ export class GuestLink {
   /** While the guest stands still: what is to be sent when it goes on. */
   #held: Buffer[] | undefined;
   #heldBytes = 0;
-  #stood: Deferred<GuestResult<void>> | undefined;
-  #going: Deferred<GuestResult<void>> | undefined;
+  /** Who waits for the guest to have obeyed; it answers in order. */
+  #stood: Deferred<GuestResult<void>>[] = [];
+  #going: Deferred<GuestResult<void>>[] = [];
+  /** Of a guest that stands still only as long as nothing is sent to it. */
+  #onWanted: (() => void) | undefined;
   #failure: GuestFailure | undefined;
   #nextChannel = 1;
   #nextPing = 1;
@@ -82,7 +87,7 @@ export class GuestLink {
     pipes.stdin.on('close', ended);
   }
 
-  /** The link to a guest that was restored from a checkpoint and stands still; its programs are claimed, then it goes on. */
+  /** The link to a guest that stands still, be it that it was restored from a checkpoint; its programs are claimed, then it goes on. */
   static adopt(pipes: GuestPipes, carried: CarriedLink, wakefulness?: Wakefulness): GuestLink {
     const link = new GuestLink(pipes, wakefulness);
     link.#held = [];
@@ -115,9 +120,27 @@ export class GuestLink {
   async standStill(held: readonly number[], timeoutMs: number): Promise<GuestResult<void>> {
     if (this.#failure !== undefined) return { ok: false, failure: this.#failure };
     if (this.#held !== undefined) return fail('limit', 'it stands still already');
+    this.#wakefulness.touch();
+    return this.#stand(held, timeoutMs);
+  }
+
+  /** As `standStill`, and wakes nobody; `onWanted` is called before something is sent, and has it go on. */
+  async rest(onWanted: () => void, timeoutMs: number): Promise<GuestResult<void>> {
+    if (this.#failure !== undefined) return { ok: false, failure: this.#failure };
+    if (this.#held !== undefined) return fail('limit', 'it stands still already');
+    this.#onWanted = onWanted;
+    return this.#stand([], timeoutMs);
+  }
+
+  /** Of one that was adopted: from now on `onWanted` is called as by `rest`. */
+  restOn(onWanted: () => void): void {
+    this.#onWanted = onWanted;
+  }
+
+  async #stand(held: readonly number[], timeoutMs: number): Promise<GuestResult<void>> {
     const stopped = deferred<GuestResult<void>>();
-    this.#stood = stopped;
-    this.#send(HOST_FRAME.standStill, 0, Buffer.concat(held.map(u32)));
+    this.#stood.push(stopped);
+    this.#write(HOST_FRAME.standStill, 0, Buffer.concat(held.map(u32)));
     this.#held = [];
     for (const channel of this.#channels.values()) channel.hold();
     const stood = await within(stopped.promise, timeoutMs, () =>
@@ -141,9 +164,10 @@ export class GuestLink {
     if (this.#failure !== undefined) return { ok: false, failure: this.#failure };
     if (held === undefined) return succeed(undefined);
     const going = deferred<GuestResult<void>>();
-    this.#going = going;
+    this.#going.push(going);
     this.#held = undefined;
     this.#heldBytes = 0;
+    this.#onWanted = undefined;
     this.#send(HOST_FRAME.goOn, 0, encodeGoOn(restored));
     for (const frame of held) this.#pipes.stdin.write(frame);
     for (const channel of this.#channels.values()) channel.goOn();
@@ -253,6 +277,7 @@ export class GuestLink {
   }
 
   #send(type: HostFrameType, channel: number, payload?: Uint8Array): void {
+    this.#onWanted?.();
     if (this.#failure !== undefined) return;
     // What stands still is woken by whoever made it stand still.
     if (this.#held === undefined) this.#wakefulness.touch();
@@ -309,11 +334,9 @@ export class GuestLink {
         return counted !== undefined;
       }
       case 'stands_still':
-        this.#stood?.resolve(succeed(undefined));
-        return this.#stood !== undefined;
+        return settleNext(this.#stood);
       case 'goes_on':
-        this.#going?.resolve(succeed(undefined));
-        return this.#going !== undefined;
+        return settleNext(this.#going);
       case 'spawned':
         return this.#startedOrLate(frame.channel, frame.pid);
       case 'spawn_failed':
@@ -373,14 +396,14 @@ export class GuestLink {
   #close(failure: GuestFailure): void {
     if (this.#failure !== undefined) return;
     this.#failure = failure;
+    this.#tellEnd();
     this.#pipes.stdin.destroy();
     this.#pipes.stdout.destroy();
     const failed = { ok: false, failure } as const;
     this.#ready.resolve(failed);
     for (const pong of this.#pings.values()) pong.resolve(failed);
     for (const counted of this.#counts) counted.resolve(failed);
-    this.#stood?.resolve(failed);
-    this.#going?.resolve(failed);
+    for (const waiting of [...this.#stood, ...this.#going]) waiting.resolve(failed);
     for (const starting of this.#starting.values()) starting.result.resolve(failed);
     for (const channel of this.#channels.values()) channel.fail(failure);
     this.#pings.clear();
@@ -389,4 +412,17 @@ export class GuestLink {
     this.#channels.clear();
     this.#closed.resolve(failure);
   }
+
+  /** It sees no end of its input where somebody keeps our end of it. Where it does not read, it is killed a moment later. */
+  #tellEnd(): void {
+    const { stdin } = this.#pipes;
+    stdin.uncork();
+    stdin.write(END);
+  }
+}
+
+function settleNext(waiting: Deferred<GuestResult<void>>[]): boolean {
+  const next = waiting.shift();
+  next?.resolve(succeed(undefined));
+  return next !== undefined;
 }

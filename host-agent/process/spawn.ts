@@ -1,6 +1,6 @@
 /** The only place that starts processes: an argument vector, an environment of its own, never a shell. */
 import { type ChildProcess, spawn as spawnChild } from 'node:child_process';
-import { Duplex, PassThrough, type Readable, type Writable } from 'node:stream';
+import { Duplex, PassThrough, Readable, type Writable } from 'node:stream';
 
 export interface SpawnRequest {
   file: string;
@@ -27,6 +27,8 @@ export interface SpawnedProcess {
   /** No effect once the process has ended. */
   kill(signal: NodeJS.Signals): void;
 }
+
+export type StandardStreams = Pick<SpawnedProcess, 'stdin' | 'stdout' | 'stderr'>;
 
 /** The process leads a session of its own, so a terminal's Ctrl-C reaches it through us only. */
 export function spawn(request: SpawnRequest): SpawnedProcess {
@@ -59,8 +61,45 @@ export function spawnStarter(request: SpawnRequest): SpawnedProcess {
   const { stdin, stdout, stderr } = streamsFrom(child, 3);
   // What comes back on the input is nothing to us, but its end is.
   stdin.resume();
-  const { exited, ...started } = processOf(child, { stdin, stdout, stderr });
-  const letGo = Promise.all([closed(stdout), closed(stderr)]);
+  return startedBy(processOf(child, { stdin, stdout, stderr }));
+}
+
+/** As what `spawnStarter` gives, of streams that lead to what a former process of ours started. */
+export function joinStarted(streams: StandardStreams): SpawnedProcess {
+  // Whoever reads or writes learns from that of a stream that breaks.
+  for (const stream of [streams.stdin, streams.stdout, streams.stderr]) stream.on('error', () => undefined);
+  return startedBy({
+    pid: undefined,
+    ...streams,
+    exited: Promise.resolve({ exitCode: null, signal: null, startFailure: null }),
+    kill: () => undefined,
+  });
+}
+
+/**
+ * The program has these streams of ours too, from its descriptor 3 on; both can use them from then on. Throws where one of
+ * them has no descriptor.
+ */
+export function spawnSharing(
+  request: SpawnRequest,
+  streams: readonly (Readable | Writable)[],
+): SpawnedProcess {
+  // Node leaves it to the child to read them.
+  const read = streams.flatMap((stream) =>
+    stream instanceof Readable && !stream.isPaused() ? [stream] : [],
+  );
+  const child = spawnChild(request.file, request.argv, {
+    stdio: ['pipe', 'pipe', 'pipe', ...streams],
+    env: { ...request.environment },
+    detached: true,
+    shell: false,
+  });
+  for (const stream of read) stream.resume();
+  return processOf(child, streamsFrom(child, 0));
+}
+
+function startedBy({ exited, ...started }: SpawnedProcess): SpawnedProcess {
+  const letGo = Promise.all([closed(started.stdout), closed(started.stderr)]);
   return {
     ...started,
     exited: exited.then(async (exit) => {
@@ -87,10 +126,7 @@ function closed(stream: Readable): Promise<void> {
   });
 }
 
-function processOf(
-  child: ChildProcess,
-  streams: Pick<SpawnedProcess, 'stdin' | 'stdout' | 'stderr'>,
-): SpawnedProcess {
+function processOf(child: ChildProcess, streams: StandardStreams): SpawnedProcess {
   const { stdin, stdout, stderr } = streams;
   const exited = new Promise<ProcessExit>((resolve) => {
     child.once('error', (error) => {

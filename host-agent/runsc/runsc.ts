@@ -5,7 +5,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { type Failure, failure, type Outcome, success } from '../../shared/errors.ts';
 import { argvOf, killProcess, type ListedProcess, listProcesses } from '../process/process-table.ts';
 import { type CompletedProcess, run } from '../process/run.ts';
-import { type SpawnedProcess, spawnStarter } from '../process/spawn.ts';
+import { joinStarted, type SpawnedProcess, type StandardStreams, spawnStarter } from '../process/spawn.ts';
 import { globalFlags, logFlags, PLATFORM, requireAllowed } from './flags.ts';
 import { type Container, ContainerListSchema } from './output.ts';
 import { KNOWN_RELEASES, parseVersion, type RunscVersion } from './versions.ts';
@@ -39,10 +39,15 @@ export class Runsc {
   /**
    * Creates and starts the container, and leaves it to itself: a runsc that waited for it would take 5 MB as long as it
    * lives. The returned process ends with the container. Its pipes are those of the container's first process, so when we
-   * die that process reads the end of its input.
+   * die that process reads the end of its input, unless somebody else keeps them.
    */
   run(id: string, bundleDir: string): SpawnedProcess {
     return this.#start(id, bundleDir, ['run']);
+  }
+
+  /** A container that a former agent started, by what leads to the streams of its first process. */
+  join(id: string, streams: StandardStreams): SpawnedProcess {
+    return this.#killable(requireId(id), joinStarted(streams));
   }
 
   /**
@@ -104,10 +109,9 @@ export class Runsc {
   }
 
   /** Processes of this runsc that lost their agent: what `list` no longer shows may still be running. */
-  async killProcesses(): Promise<number> {
+  async killProcesses(isSpared: (id: string) => boolean): Promise<void> {
     const ours = await this.#processes();
-    for (const { pid } of ours) killProcess(pid);
-    return ours.length;
+    for (const { pid, argv } of ours) if (!isSpared(argv.at(-1) ?? '')) killProcess(pid);
   }
 
   /** Processes that belong to a sandbox: runsc and its sentry name it last. */
@@ -128,7 +132,10 @@ export class Runsc {
 
   #start(id: string, bundleDir: string, command: string[]): SpawnedProcess {
     const argv = [...command, '--detach', `--bundle=${bundleDir}`, requireId(id)];
-    const started = spawnStarter(this.#request(argv, logFlags(bundleDir)));
+    return this.#killable(id, spawnStarter(this.#request(argv, logFlags(bundleDir))));
+  }
+
+  #killable(id: string, started: SpawnedProcess): SpawnedProcess {
     let isOver = false;
     void started.exited.then(() => {
       isOver = true;

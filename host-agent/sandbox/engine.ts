@@ -13,8 +13,10 @@ import { type ImageStore, openImageStore } from '../images/store.ts';
 import type { Log } from '../logging/log.ts';
 import type { PoolSettings } from '../pool/settings.ts';
 import { Runsc } from '../runsc/runsc.ts';
+import { StreamKeeper } from '../stream-keeper/stream-keeper.ts';
 import { Bundles } from './bundle.ts';
 import type { SandboxRuntimeFacts } from './port.ts';
+import { HELD_FOR_S } from './thaw-guard.ts';
 
 export interface RunscSandboxesOptions {
   runscPath: string;
@@ -36,6 +38,10 @@ export interface RunscSandboxesOptions {
   pool?: PoolSettings;
   /** How long a program waits for its tools before its sandbox is frozen. */
   restAfterMs?: number;
+  /** Keeps the streams of sandboxes while no agent is there; without it, each dies with its agent. */
+  streamKeeperPath?: string;
+  /** How long sandboxes at rest wait for a successor of an agent that died. */
+  heldForS?: number;
   log: Log;
 }
 
@@ -43,6 +49,7 @@ export type IoRates = Omit<IoLimits, 'disk'>;
 
 export interface Engine {
   runsc: Runsc;
+  streamKeeper: StreamKeeper;
   cgroups: Cgroups;
   io: IoLimits | undefined;
   images: ImageStore;
@@ -87,6 +94,11 @@ export async function openEngine(options: RunscSandboxesOptions): Promise<Outcom
   };
   return success({
     runsc: runsc.value,
+    streamKeeper: new StreamKeeper({
+      program: options.streamKeeperPath,
+      directory: stateDir,
+      waitS: options.heldForS ?? HELD_FOR_S,
+    }),
     cgroups: cgroups.value,
     io: io.value,
     images,

@@ -16,6 +16,15 @@ export interface FreezerHost {
   thaw(): void;
   /** Whether no process of the guest lives but those that wait for the host. */
   isQuiet(): Promise<boolean>;
+  /** Whether the sandbox could outlive its agent; where none says so, it could not. */
+  rest?: FreezerRest;
+}
+
+export interface FreezerRest {
+  /** Gives what is to be done as it is frozen. */
+  begin(): Promise<(() => void) | undefined>;
+  /** It is not frozen, or not any more. */
+  stir(): void;
 }
 
 export class Freezer implements Wakefulness {
@@ -24,6 +33,7 @@ export class Freezer implements Wakefulness {
   #timer: NodeJS.Timeout | undefined;
   #timerMs = 0;
   #recheckMs = FIRST_RECHECK_MS;
+  #looking: Promise<void> = Promise.resolve();
   #holds = 0;
   /** Counts what went to the guest, so that a look at it knows whether it is still true. */
   #traffic = 0;
@@ -36,6 +46,13 @@ export class Freezer implements Wakefulness {
   constructor(host: FreezerHost, idleMs: number = IDLE_MS) {
     this.#host = host;
     this.#idleMs = idleMs;
+  }
+
+  /** Somebody before this has frozen it. */
+  wasFrozen(): void {
+    this.#stopTimer();
+    this.#frozen = true;
+    if (this.#holds > 0) this.#wake();
   }
 
   get frozen(): boolean {
@@ -112,6 +129,13 @@ export class Freezer implements Wakefulness {
     return this.#freeze();
   }
 
+  /** Looks at it, and freezes it, as if it had been idle for long. */
+  async lookNow(): Promise<void> {
+    this.#stopTimer();
+    await this.#looking;
+    if (!this.#frozen) await this.#look();
+  }
+
   /** Awake for good: what is to end must be able to. */
   dispose(): void {
     this.#disposed = true;
@@ -128,6 +152,7 @@ export class Freezer implements Wakefulness {
   #wake(): void {
     if (!this.#frozen || (this.#mustStand && !this.#disposed)) return;
     this.#frozen = false;
+    this.#host.rest?.stir();
     this.#host.thaw();
   }
 
@@ -139,6 +164,7 @@ export class Freezer implements Wakefulness {
     } catch {
       // It may have been frozen in part.
       this.#frozen = false;
+      this.#host.rest?.stir();
       this.#host.thaw();
     }
     return this.#frozen;
@@ -149,7 +175,9 @@ export class Freezer implements Wakefulness {
     this.#timerMs = delayMs;
     // Where the kernel can be told nothing, as out of descriptors, it is looked at again.
     const again = (): void => this.#lookAfter(LAST_RECHECK_MS);
-    this.#timer = setTimeout(() => void this.#look().catch(again), delayMs).unref();
+    this.#timer = setTimeout(() => {
+      this.#looking = this.#look().catch(again);
+    }, delayMs).unref();
   }
 
   #stopTimer(): void {
@@ -160,8 +188,15 @@ export class Freezer implements Wakefulness {
   async #look(): Promise<void> {
     this.#timer = undefined;
     const before = this.#traffic;
+    const isOver = () => this.#disposed || this.#mustStand || this.#holds > 0 || this.#traffic !== before;
     const quiet = await this.#host.isQuiet().catch(() => false);
-    if (this.#disposed || this.#mustStand || this.#holds > 0 || this.#traffic !== before) return;
+    if (isOver()) return;
+    const keep = quiet ? await this.#host.rest?.begin().catch(() => undefined) : undefined;
+    if (isOver()) {
+      this.#host.rest?.stir();
+      return;
+    }
+    keep?.();
     if (quiet && this.#freeze()) return;
     this.#lookAfter(this.#recheckMs);
     this.#recheckMs = Math.min(2 * this.#recheckMs, LAST_RECHECK_MS);

@@ -8,9 +8,13 @@ import type { Log } from '../logging/log.ts';
 import { collectBounded } from '../process/bounded-output.ts';
 import type { SpawnedProcess } from '../process/spawn.ts';
 import type { CarriedSandbox } from './checkpoint/carried.ts';
+import { carry, toolsSettled } from './checkpoint/checkpoint.ts';
 import type { Engine } from './engine.ts';
 import { ServedFiles } from './files/served-files.ts';
 import { Freezer } from './freezer.ts';
+import type { HeldSandbox } from './held/find-held.ts';
+import { removeHeldState, type SandboxOwner, writeHeldState } from './held/held-state.ts';
+import { Rest } from './held/rest.ts';
 import type { OciResources } from './oci.ts';
 import { GuestPrograms } from './programs/guest-programs.ts';
 import { removeRemains } from './remains.ts';
@@ -48,7 +52,8 @@ export interface RestoredParts {
 
 interface PartsRequest {
   sandboxId: string;
-  root: RootFile;
+  /** Id of its root file. */
+  root: string;
   userId: number;
   place: ToolPlace;
   imports?: readonly string[];
@@ -105,13 +110,43 @@ export class Launcher {
     const { runsc, bundles } = this.#engine;
     const process = runsc.restore(sandboxId, bundles.pathOf(sandboxId), imageDir);
     const parts = this.#parts(
-      { sandboxId, root, userId: state.user_id, place: { ...state.place } },
+      { sandboxId, root: root.id, userId: state.user_id, place: { ...state.place } },
       process,
       (pipes, freezer) => GuestLink.adopt(pipes, state.link, freezer),
     );
     const sandbox = new RunscSandbox(parts);
     this.#live.set(sandboxId, sandbox);
     return success({ sandbox, parts });
+  }
+
+  /** What a former agent left at rest: it stays so until something is wanted of it. Throws where the kernel knows it no more. */
+  join({ sandboxId, state: { owner, sandbox: state } }: HeldSandbox): RunscSandbox {
+    const { runsc, streamKeeper, cgroups } = this.#engine;
+    const { root = '', user_id: userId, place, tools, programs } = state;
+    const process = runsc.join(sandboxId, streamKeeper.join(sandboxId));
+    // Its agent may have died as it was being frozen.
+    cgroups.freeze(sandboxId);
+    this.#userIds.share(userId);
+    const parts = this.#parts({ sandboxId, root, userId, place: { ...place } }, process, (pipes, freezer) =>
+      GuestLink.adopt(pipes, state.link, freezer),
+    );
+    const sandbox = new RunscSandbox(parts);
+    this.#live.set(sandboxId, sandbox);
+    const { link, tools: own } = parts;
+    own.file.adopt(link, tools.file);
+    own.python.adopt(link, tools.python, undefined);
+    own.node.adopt(link, tools.node, undefined);
+    own.shell.adopt(link, tools.shell, undefined);
+    own.run.adopt(link, tools.run, undefined);
+    parts.programs.adopt(programs);
+    parts.rest.goOnResting(owner);
+    parts.freezer.wasFrozen();
+    return sandbox;
+  }
+
+  /** Of one that a former agent left and that ended before it was joined. */
+  async removeEnded(sandboxId: string): Promise<void> {
+    await removeRemains(this.#engine, sandboxId, this.#log);
   }
 
   /** Gives a sandbox that was made ahead its whole share of the CPU. */
@@ -151,7 +186,7 @@ export class Launcher {
     const imports = ahead?.imports ?? [];
     return new RunscSandbox(
       this.#parts(
-        { sandboxId, root, userId, place, imports },
+        { sandboxId, root: root.id, userId, place, imports },
         process,
         (pipes, freezer) => new GuestLink(pipes, freezer),
       ),
@@ -163,13 +198,34 @@ export class Launcher {
     process: SpawnedProcess,
     linkOf: (pipes: GuestPipes, freezer: Freezer) => GuestLink,
   ): SandboxParts {
-    const { runsc, cgroups } = this.#engine;
+    const { runsc, cgroups, streamKeeper, guest } = this.#engine;
     const freezer = new Freezer({
       freeze: () => cgroups.freeze(sandboxId),
       thaw: () => cgroups.thaw(sandboxId),
       isQuiet: () => isQuiet(link),
+      rest: { begin: () => rest.begin(), stir: () => rest.stir() },
     });
     const link = linkOf({ stdin: process.stdin, stdout: process.stdout }, freezer);
+    const tools = {
+      python: pythonTool(link, place, imports),
+      node: nodeTool(link, place),
+      shell: new ShellTool(link, place),
+      file: new FileTool(link, place),
+      run: new RunTool(link, place),
+    };
+    const programs = new GuestPrograms({ link, place });
+    const carried = { link, place, tools, programs, guest, root, userId, runningCalls: () => [] };
+    const rest = new Rest({
+      link,
+      settled: async () => {
+        if (programs.isBusy) return false;
+        await toolsSettled(tools);
+        return streamKeeper.keep(sandboxId, process);
+      },
+      carry: () => carry(carried),
+      write: (of, state) => this.#writeHeld(sandboxId, of, state),
+      remove: () => removeHeldState(this.#engine.bundles.pathOf(sandboxId)),
+    });
     return {
       id: sandboxId,
       process,
@@ -177,17 +233,12 @@ export class Launcher {
       link,
       freezer,
       place,
-      tools: {
-        python: pythonTool(link, place, imports),
-        node: nodeTool(link, place),
-        shell: new ShellTool(link, place),
-        file: new FileTool(link, place),
-        run: new RunTool(link, place),
-      },
+      tools,
       files: new ServedFiles(link, place, freezer),
-      programs: new GuestPrograms({ link, place }),
-      guest: this.#engine.guest,
-      root: root.id,
+      programs,
+      rest,
+      guest,
+      root,
       userId,
       restAfterMs: this.#restAfterMs,
       host: {
@@ -201,6 +252,11 @@ export class Launcher {
         cleanUp: (end) => this.#cleanUp(sandboxId, userId, end),
       },
     };
+  }
+
+  #writeHeld(sandboxId: string, owner: SandboxOwner, sandbox: CarriedSandbox): void {
+    const { bundles, facts } = this.#engine;
+    writeHeldState(bundles.pathOf(sandboxId), { v: 1, runsc_version: facts.runscVersion, owner, sandbox });
   }
 
   async #cleanUp(

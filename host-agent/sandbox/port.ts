@@ -10,6 +10,7 @@ import type { ToolName } from '../../shared/tool.ts';
 import type { SandboxNetwork } from '../egress/sandbox-egress.ts';
 import type { CarriedSandbox } from './checkpoint/carried.ts';
 import type { SandboxFiles } from './files/port.ts';
+import type { SandboxOwner } from './held/held-state.ts';
 import type { SandboxPrograms } from './programs/port.ts';
 
 export interface SandboxConfig {
@@ -35,7 +36,10 @@ export interface Sandboxes {
   facts: SandboxRuntimeFacts;
   /** Called when `facts.images` has become another list. */
   onImagesChange?(listener: () => void): void;
-  /** Kills and removes everything a former agent left (runsc list, cgroups, folders, mounts). Call before ready. */
+  /**
+   * Kills and removes everything a former agent left (processes, cgroups, folders, mounts), but for what is at rest and may be
+   * taken from now on. Call before ready.
+   */
   reconcile(): Promise<{ removed: string[] }>;
   /** Fails with image_refused, host_full, limits_exceeded, egress_refused or sandbox_failed. */
   start(config: SandboxConfig): Promise<Outcome<Sandbox>>;
@@ -43,8 +47,19 @@ export interface Sandboxes {
    * Makes a sandbox that goes on from a checkpoint. Fails as `start` does, and with snapshot_mismatch or restore_failed.
    */
   restore?(config: SandboxConfig, from: RestoreRequest): Promise<Outcome<RestoredSandbox>>;
+  /** What a former agent left of the session, at rest as it was; each is given once. */
+  takeHeld?(session: { sessionId: string; tenant: string; epoch: number }): HeldForSession | undefined;
+  /** Ends what it left and nobody has taken. */
+  endHeld?(): Promise<void>;
   /** Destroys all sandboxes. */
   stop(): Promise<void>;
+  /** As `stop`, but leaves those at rest to a successor. */
+  leave?(): Promise<void>;
+}
+
+export interface HeldForSession {
+  owner: SandboxOwner;
+  sandbox: Sandbox;
 }
 
 export interface RestoreRequest {
@@ -84,6 +99,10 @@ export interface Sandbox {
   files: SandboxFiles;
   /** What outlives calls, beside executions. */
   programs: SandboxPrograms;
+  /** Whose it is: from now on it outlives its agent where nothing is under way in it. */
+  keepFor?(owner: SandboxOwner): void;
+  /** At once, if nothing is under way in it. False where it would not outlive its agent. */
+  comeToRest?(): Promise<boolean>;
   /** Stops every process of the guest until the returned function is called, whatever runs in it. */
   standStill?(): () => void;
   /** Stops every process of the sandbox where it stands, until `resume`. Settles when none of them runs. */

@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFile, statfs } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
+import { dirname } from 'node:path';
 import { failure, type Outcome, success } from '../../shared/errors.ts';
 import { DEFAULT_RESOURCE_LIMITS } from '../../shared/limits.ts';
 import { RESTORE_TIMEOUT_MS } from '../../shared/snapshot.ts';
@@ -20,6 +21,8 @@ import { Strays } from '../watchdog/strays.ts';
 import { admit, availableMemory, limitsExceeded } from './admission.ts';
 import { goOnFrom } from './checkpoint/restore.ts';
 import { type Engine, offeredImages, openEngine, type RunscSandboxesOptions } from './engine.ts';
+import { findHeld, type HeldSandbox } from './held/find-held.ts';
+import type { SandboxOwner } from './held/held-state.ts';
 import { Launcher } from './launcher.ts';
 import type {
   RestoredSandbox,
@@ -55,6 +58,8 @@ export class RunscSandboxes implements Sandboxes {
   readonly #startsInFlight = new Set<Promise<unknown>>();
   readonly #startGate = new StartGate(Math.max(2, availableParallelism()));
   readonly #strays: Strays;
+  /** Of a former agent, by session. */
+  readonly #held = new Map<string, { owner: SandboxOwner; sandbox: RunscSandbox }>();
   readonly #thawGuard: ThawGuard;
   readonly #pool: WarmPool<RunscSandbox>;
   #imagesListener: (() => void) | undefined;
@@ -68,7 +73,11 @@ export class RunscSandboxes implements Sandboxes {
     this.#egressBudget = new HostBudget(this.#egress.maxConnections);
     this.#egressBandwidth = new HostBandwidth(this.#egress);
     this.#strays = new Strays(engine, options.log);
-    this.#thawGuard = startThawGuard(engine.cgroups.thawFiles);
+    this.#thawGuard = startThawGuard(
+      engine.cgroups.thawFiles,
+      { bundlesDir: engine.bundles.dir, stateDir: dirname(engine.bundles.dir) },
+      options.heldForS,
+    );
     this.facts = engine.facts;
     this.#pool = new WarmPool({
       ...(options.pool ?? NO_POOL),
@@ -86,10 +95,46 @@ export class RunscSandboxes implements Sandboxes {
   }
 
   async reconcile(): Promise<{ removed: string[] }> {
-    const removed = await removeLeftovers(this.#engine);
+    const held = await findHeld(this.#engine);
+    const ids = new Set(held.map(({ sandboxId }) => sandboxId));
+    const removed = await removeLeftovers(this.#engine, (id) => ids.has(id));
+    this.#thawGuard.takeOffice();
+    for (const sandbox of held) if (!this.#join(sandbox)) removed.push(sandbox.sandboxId);
+    await Promise.all(removed.filter((id) => ids.has(id)).map((id) => this.#launcher.removeEnded(id)));
     await this.#pool.start();
     this.#unwatchImages ??= watchImages(this.#options.imagesDir, () => this.#offerImages());
     return { removed };
+  }
+
+  takeHeld({ sessionId, tenant, epoch }: Parameters<NonNullable<Sandboxes['takeHeld']>>[0]) {
+    const held = this.#held.get(sessionId);
+    if (held === undefined || held.owner.tenant !== tenant || held.owner.epoch !== epoch) return undefined;
+    this.#held.delete(sessionId);
+    return held;
+  }
+
+  async endHeld(): Promise<void> {
+    const held = [...this.#held.values()];
+    this.#held.clear();
+    await Promise.all(held.map(({ sandbox }) => this.#discard(sandbox)));
+  }
+
+  /** False where it has ended meanwhile. */
+  #join(held: HeldSandbox): boolean {
+    const { owner } = held.state;
+    try {
+      this.#held.set(owner.sessionId, { owner, sandbox: this.#launcher.join(held) });
+      return true;
+    } catch (error: unknown) {
+      const detail = error instanceof Error ? error.message : 'unknown';
+      this.#options.log.warn({
+        event: 'sandbox_lost',
+        sandbox_id: held.sandboxId,
+        reason: 'crashed',
+        detail,
+      });
+      return false;
+    }
   }
 
   onImagesChange(listener: () => void): void {
@@ -151,14 +196,27 @@ export class RunscSandboxes implements Sandboxes {
   }
 
   async stop(): Promise<void> {
+    await this.#end(() => true);
+    await this.#engine.streamKeeper.end();
+    await this.#thawGuard.stop();
+    await this.#engine.cgroups.removeParent();
+  }
+
+  /** The guard stays for as long as a successor may take to come. */
+  async leave(): Promise<void> {
+    await this.#end((sandbox) => !sandbox.isAtRest);
+    if (this.#launcher.live.size === 0) await this.stop();
+    else this.#engine.streamKeeper.leave();
+  }
+
+  async #end(isToEnd: (sandbox: RunscSandbox) => boolean): Promise<void> {
     this.#stopped = true;
     this.#unwatchImages?.();
     const pool = this.#pool.stop();
     await Promise.allSettled(this.#startsInFlight);
-    await Promise.all([...this.#launcher.live.values()].map((sandbox) => sandbox.destroy()));
+    const ending = [...this.#launcher.live.values()].filter(isToEnd);
+    await Promise.all(ending.map((sandbox) => sandbox.destroy()));
     await pool;
-    await this.#thawGuard.stop();
-    await this.#engine.cgroups.removeParent();
   }
 
   async #track<T>(starting: Promise<T>): Promise<T> {

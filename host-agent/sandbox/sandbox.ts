@@ -10,6 +10,8 @@ import { type RunningCall, takeCheckpoint } from './checkpoint/checkpoint.ts';
 import { Execution, type ExecutionRequest } from './execution.ts';
 import type { SandboxFiles } from './files/port.ts';
 import type { Freezer } from './freezer.ts';
+import type { SandboxOwner } from './held/held-state.ts';
+import type { Rest } from './held/rest.ts';
 import { MemoryKills } from './memory-kills.ts';
 import type {
   Checkpoint,
@@ -44,6 +46,7 @@ export interface SandboxParts {
   tools: SandboxTools;
   files: SandboxFiles;
   programs: GuestPrograms;
+  rest: Rest;
   /** Digest of what the host lays into it, id of its root file, and the user of everything in it. */
   guest: string;
   root: string;
@@ -69,6 +72,9 @@ export interface SandboxHost {
   /** Removes what is left of the sandbox; called once, after its end. */
   cleanUp(end: SandboxEnd): Promise<void>;
 }
+
+const REST_PATIENCE_MS = 3_000;
+const REST_LOOK_MS = 50;
 
 export interface SandboxEnd {
   reason: LostReason;
@@ -101,6 +107,7 @@ export class RunscSandbox implements Sandbox {
     this.programs = parts.programs;
     this.link = parts.link;
     this.#parts = parts;
+    parts.rest.unless(() => this.#executions.size > 0 || this.#isPaused);
     const ended = this.#watch();
     this.lost = ended.then(({ reason }) => ({ reason }));
     this.#cleanedUp = ended.then((end) => parts.host.cleanUp(end));
@@ -195,6 +202,29 @@ export class RunscSandbox implements Sandbox {
     if (this.#lostReason !== undefined) execution.sandboxLost(this.#lostReason);
     if (this.#isPaused) execution.pause();
     return execution;
+  }
+
+  keepFor(owner: SandboxOwner): void {
+    this.#parts.rest.keepFor(owner);
+  }
+
+  /** What a call that has just ended leaves to be done, such as the shell of the next one, takes a moment. */
+  async comeToRest(): Promise<boolean> {
+    const { freezer } = this.#parts;
+    const untilMs = performance.now() + REST_PATIENCE_MS;
+    for (;;) {
+      await freezer.lookNow();
+      if (this.isAtRest) return true;
+      if (this.#destroying || this.#lostReason !== undefined || performance.now() > untilMs) return false;
+      await wait(REST_LOOK_MS);
+      // It may be frozen, and nothing be written of it.
+      freezer.touch();
+    }
+  }
+
+  /** A successor of its agent could go on with it as it is. */
+  get isAtRest(): boolean {
+    return this.#parts.freezer.frozen && this.#parts.rest.isWritten;
   }
 
   standStill(): () => void {

@@ -23,7 +23,7 @@ export interface Artifact {
 
 export type FolderRequest = {
   /** What the folder is of, as its parent in the cache is called. */
-  name: 'guest' | 'digest';
+  name: 'guest' | 'digest' | 'stream-keeper';
   sourceDir: string;
   artifacts: readonly Artifact[];
   cacheDir: string;

@@ -7,6 +7,7 @@ import { type ImportedImage, importImage } from '../images/import/import-image.t
 import type { ImageSource } from '../images/import/source.ts';
 import { ImageRefusal } from '../images/refusal.ts';
 import { waitForLock } from '../process/lock-file.ts';
+import { STREAM_KEEPER_ARTIFACTS, STREAM_KEEPER_PROGRAM } from '../stream-keeper/artifacts.ts';
 import { installAptPackages, updateAptLists } from './apt-packages.ts';
 import { installFolder } from './compiled-folder.ts';
 import { type DebianArchive, debianArchive } from './debian-archive.ts';
@@ -34,6 +35,8 @@ export type Installation = {
   guestDir: string;
   /** What the agent's own process loads to make digests. */
   digestLibrary: string;
+  /** The program that keeps sandboxes over the end of their agent. */
+  streamKeeperPath: string;
   image: BuiltImage;
 };
 
@@ -73,7 +76,10 @@ export async function setUp(
     const digestLibrary = await progress.step('digest library', (detail) =>
       installDigestLibrary({ repositoryDir, cacheDir }, detail),
     );
-    return { runscPath, imagesDir, guestDir, digestLibrary, image };
+    const streamKeeperPath = await progress.step('stream keeper', (detail) =>
+      installStreamKeeper({ repositoryDir, cacheDir }, detail),
+    );
+    return { runscPath, imagesDir, guestDir, digestLibrary, streamKeeperPath, image };
   });
 }
 
@@ -88,6 +94,19 @@ export async function installDigestLibrary(
     detail,
   );
   return { value: join(value, DIGEST_LIBRARY), did };
+}
+
+/** Gives its path. */
+export async function installStreamKeeper(
+  { repositoryDir, cacheDir }: SetupPlaces,
+  detail: (text: string) => void,
+): Promise<Outcome<string>> {
+  const sourceDir = join(repositoryDir, 'host-agent/stream-keeper');
+  const { value, did } = await installFolder(
+    { name: 'stream-keeper', sourceDir, artifacts: STREAM_KEEPER_ARTIFACTS, cacheDir },
+    detail,
+  );
+  return { value: join(value, STREAM_KEEPER_PROGRAM), did };
 }
 
 /** Puts further images of the repository into the store, beside the one that every set-up has. */

@@ -26,6 +26,7 @@ export interface WatchOptions {
 export function watchSandboxes(sandboxes: Sandboxes, options: WatchOptions): WatchedSandboxes {
   const running = new Set<string>();
   const restore = sandboxes.restore?.bind(sandboxes);
+  const takeHeld = sandboxes.takeHeld?.bind(sandboxes);
   return overlay<Sandboxes, WatchedSandboxes>(sandboxes, {
     get executions() {
       return running.size;
@@ -42,6 +43,15 @@ export function watchSandboxes(sandboxes: Sandboxes, options: WatchOptions): Wat
       });
       return { ok: true, value: watchSandbox(started.value, running, options) };
     },
+    ...(takeHeld === undefined
+      ? {}
+      : {
+          takeHeld(session: Parameters<typeof takeHeld>[0]) {
+            const held = takeHeld(session);
+            if (held === undefined) return undefined;
+            return { ...held, sandbox: watchSandbox(held.sandbox, running, options) };
+          },
+        }),
     ...(restore === undefined ? {} : { restore: watchRestore(restore, running, options) }),
   });
 }

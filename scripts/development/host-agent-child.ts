@@ -47,6 +47,7 @@ function environmentOf(options: HostAgentChildOptions): NodeJS.ProcessEnv {
     SANDGATE_IMAGES_DIR: installation.imagesDir,
     SANDGATE_GUEST_DIR: installation.guestDir,
     SANDGATE_DIGEST_LIBRARY: installation.digestLibrary,
+    SANDGATE_STREAM_KEEPER: installation.streamKeeperPath,
     ...(enrollmentToken === undefined ? {} : { SANDGATE_ENROLLMENT_TOKEN: enrollmentToken }),
     ...options.environment,
   };

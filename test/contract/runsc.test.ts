@@ -15,6 +15,7 @@ import { locations } from '../../scripts/locations.ts';
 import { describeRun } from './run-contract.ts';
 import { describeAttacks } from './runsc-attacks.ts';
 import { describeFillings } from './runsc-fillings.ts';
+import { describeHeld } from './runsc-held.ts';
 import { describeIdle } from './runsc-idle.ts';
 import { describeIsolation } from './runsc-isolation.ts';
 import { describeLimits } from './runsc-limits.ts';
@@ -38,11 +39,12 @@ describeSandboxes(
   async () => {
     const installation = await setUp(locations(process.env), process.env, silentProgress);
     const stateDir = await mkdtemp(join(tmpdir(), 'sandgate-contract-'));
-    const { runscPath, imagesDir, guestDir } = installation;
+    const { runscPath, imagesDir, guestDir, streamKeeperPath } = installation;
     options = {
       runscPath,
       imagesDir,
       guestDir,
+      streamKeeperPath,
       stateDir,
       cgroupParent: `/sandgate-contract-${process.pid}`,
       capacity: CAPACITY,
@@ -78,6 +80,7 @@ describeSandboxes(
     describeFillings(subject);
     describeIdle(subject, () => options);
     describeOrphans(subject, () => options);
+    describeHeld(subject, () => options);
     it('leaves the image as it was built: the next start finds it whole', async () => {
       const [name] = subject().sandboxes.facts.images.filter(
         ({ digest }) => digest === subject().imageDigest,

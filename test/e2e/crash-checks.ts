@@ -4,9 +4,12 @@ import { join } from 'node:path';
 import { expect } from 'vitest';
 import { JournalEntrySchema } from '../../host-agent/journal/entries.ts';
 import { decodeRecord } from '../../host-agent/journal/record-format.ts';
+import { processStartTicks } from '../../host-agent/process/process-identity.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { verifyChain } from '../../shared/receipt-verify.ts';
 import { Refused, type SessionClient } from './client.ts';
+import { processesOf } from './leftovers.ts';
+import { ORPHAN_GRACE_MS } from './stack.ts';
 import { until } from './until.ts';
 
 export const TERMINAL_WITHIN_MS = 65_000;
@@ -127,4 +130,35 @@ export function at<Value>(values: readonly Value[], index: number): Value {
   const value = values[index];
   if (value === undefined) throw new RangeError(`no value at ${index} of ${values.length}`);
   return value;
+}
+
+/** With what tells each from a later one of the same number. */
+export async function timedProcesses(stateDir: string) {
+  return (await processesOf(stateDir)).map((process) => ({
+    ...process,
+    ticks: processStartTicks(process.pid),
+  }));
+}
+
+/** It ends with the agent that it keeps streams for now. */
+const isKeeper = (command: string): boolean => command.includes('/stream-keeper keep ');
+
+/** What lives on of a former agent is of a sandbox that was at rest, and that a session has; and who kept its streams. */
+export async function untilNoOrphan(
+  what: string,
+  former: Awaited<ReturnType<typeof timedProcesses>>,
+  sessions: readonly SessionClient[],
+): Promise<void> {
+  await until(what, ORPHAN_GRACE_MS, async () => {
+    const described = await Promise.all(sessions.map((session) => session.describe().catch(() => undefined)));
+    const owned = described.flatMap((session) => session?.sandbox_id ?? []);
+    const orphans = former.filter(
+      ({ pid, ticks, command }) =>
+        ticks !== undefined &&
+        processStartTicks(pid) === ticks &&
+        !isKeeper(command) &&
+        !owned.some((sandboxId) => command.includes(sandboxId)),
+    );
+    return orphans.length > 0 ? undefined : true;
+  });
 }

@@ -4,7 +4,6 @@ import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
 import * as z from 'zod';
-import { processStartTicks } from '../../host-agent/process/process-identity.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { PATIENCE_MS } from '../patience.ts';
 import { Refused, type SessionClient } from './client.ts';
@@ -18,9 +17,11 @@ import {
   journalledStarts,
   randomOf,
   seed,
+  timedProcesses,
+  untilNoOrphan,
 } from './crash-checks.ts';
 import { killPlanEnvironment, killPlanPath } from './kill-plan.ts';
-import { cgroupsOf, processesOf } from './leftovers.ts';
+import { cgroupsOf } from './leftovers.ts';
 import { ORPHAN_GRACE_MS, type TestStack } from './stack.ts';
 import { until } from './until.ts';
 
@@ -120,7 +121,7 @@ async function killDuringCalls(
   const path = killPlanPath(stateDir);
   await rm(`${path}.hit`, { force: true });
   const former = stack.hostAgentPid();
-  const processes = (await processesOf(stateDir)).map(({ pid }) => ({ pid, ticks: processStartTicks(pid) }));
+  const processes = await timedProcesses(stateDir);
   await writeFile(`${path}.draft`, JSON.stringify(plan));
   await rename(`${path}.draft`, path);
   const calls: Call[] = [];
@@ -144,11 +145,8 @@ async function killDuringCalls(
     return pid === undefined || pid === former ? undefined : true;
   });
   await stack.stack.ready();
-  await until(`${context}: no process of the former agent is left`, ORPHAN_GRACE_MS, () =>
-    processes.some(({ pid, ticks }) => ticks !== undefined && processStartTicks(pid) === ticks)
-      ? undefined
-      : true,
-  );
+  const owners = [session, ...extras];
+  await untilNoOrphan(`${context}: no orphan of the former agent is left`, processes, owners);
   const starts = await journalledStarts(stateDir);
   expect(new Set(starts).size, `${context}: a start is journalled twice`).toBe(starts.length);
   return { hit, calls, starts };

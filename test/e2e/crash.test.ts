@@ -1,7 +1,6 @@
 /** Whatever dies at whatever moment: every execution ends once, none runs twice, nothing is left behind. */
 import { hash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { processStartTicks } from '../../host-agent/process/process-identity.ts';
 import type { Execution } from '../../shared/execution.ts';
 import { isTerminal } from '../../shared/lifecycle.ts';
 import { readReceipt } from '../../shared/receipt-verify.ts';
@@ -19,6 +18,8 @@ import {
   randomOf,
   seed,
   TERMINAL_WITHIN_MS,
+  timedProcesses,
+  untilNoOrphan,
 } from './crash-checks.ts';
 import { collected, type SeenEvent } from './event-stream.ts';
 import { cgroupsOf, processesOf } from './leftovers.ts';
@@ -53,7 +54,7 @@ describe('kill -9 of the host agent', () => {
       const queued = await accept(at(sessions, 0), `r${round}c`);
       await pause(random() * CRASH_WINDOW_MS);
       const agentPid = stack().hostAgentPid();
-      const former = (await processesOf(stateDir)).map(({ pid }) => ({ pid, ticks: processStartTicks(pid) }));
+      const former = await timedProcesses(stateDir);
       await stack().stack.crashHostAgent();
       const starts = await journalledStarts(stateDir);
       expect(starts.length, `seed ${seed}, round ${round}: a start is journalled twice`).toBe(
@@ -66,11 +67,7 @@ describe('kill -9 of the host agent', () => {
           : true,
       );
       await stack().stack.ready();
-      await until(`no process of the former agent is left (round ${round})`, ORPHAN_GRACE_MS, () =>
-        former.some(({ pid, ticks }) => ticks !== undefined && processStartTicks(pid) === ticks)
-          ? undefined
-          : true,
-      );
+      await untilNoOrphan(`no orphan of the former agent is left (round ${round})`, former, sessions);
 
       for (const [index, session] of sessions.entries()) {
         const own = index === 0 ? [at(calls, 0), queued] : [at(calls, 1)];

@@ -106,7 +106,7 @@ describe('the service of a host that systemd runs', () => {
     await session.delete();
   });
 
-  test('lets a call end before it is started anew', async () => {
+  test('lets a call end before it is started anew, and goes on with its sandbox', async () => {
     const session = await (await client()).open();
     const command = 'echo begun; sleep 10; echo end';
     const stream = await session.stream('shell', { command }, { timeoutMs: 60_000 });
@@ -116,6 +116,17 @@ describe('the service of a host that systemd runs', () => {
     });
     expect(call.stdout).toBe('begun\nend\n');
     expect(call.end?.status).toBe('succeeded');
+    await until('the agent is connected', CONNECT_MS, connected);
+    expect(await session.sh('echo again')).toMatchObject({ stdout: 'again\n', state_lost: false });
+    await session.delete();
+  });
+
+  test('leaves no sandbox when it is stopped', async () => {
+    const session = await (await client()).open();
+    await until('every sandbox stands still', CONNECT_MS, allFrozen);
+    expect(await machine.run(['systemctl', 'stop', SERVICE])).toMatchObject({ code: 0, stderr: '' });
+    expect(await allFrozen()).toBeUndefined();
+    expect(await machine.run(['systemctl', 'start', SERVICE])).toMatchObject({ code: 0, stderr: '' });
     await until('the agent is connected', CONNECT_MS, connected);
     expect(await session.sh('echo again')).toMatchObject({ stdout: 'again\n', state_lost: true });
     await session.delete();

@@ -8,6 +8,7 @@ const ENVIRONMENT = {
   SANDGATE_IMAGES_DIR: '/var/cache/images',
   SANDGATE_GUEST_DIR: '/var/cache/guest',
   SANDGATE_DIGEST_LIBRARY: '/var/cache/digest/sha256.node',
+  SANDGATE_STREAM_KEEPER: '/var/cache/stream-keeper/stream-keeper',
 };
 
 describe('the configuration of the agent', () => {

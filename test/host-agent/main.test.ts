@@ -30,6 +30,7 @@ function start(environment: Record<string, string> = {}): { code: number | null;
       SANDGATE_IMAGES_DIR: stateDir,
       SANDGATE_GUEST_DIR: stateDir,
       SANDGATE_DIGEST_LIBRARY: digestLibraryPath,
+      SANDGATE_STREAM_KEEPER: '/absent/stream-keeper',
       ...environment,
     },
   });

@@ -123,11 +123,7 @@ class Stillness {
     for (;;) {
       const isSettled = await Promise.race([
         Promise.all([
-          tools.python.settled(),
-          tools.node.settled(),
-          tools.shell.settled(),
-          tools.run.settled(),
-          tools.file.settled(),
+          toolsSettled(tools),
           // A call of the file tool is short, and what is being stopped ends soon.
           ...this.#subject
             .runningCalls()
@@ -146,7 +142,18 @@ class Stillness {
   }
 }
 
-async function carry(subject: CheckpointSubject): Promise<CarriedSandbox> {
+/** Nothing of the host's own is being started or answered in it. */
+export function toolsSettled({ python, node, shell, run, file }: SandboxTools): Promise<unknown> {
+  return Promise.all([python, node, shell, run, file].map((tool) => tool.settled()));
+}
+
+export type CarriedSubject = Pick<
+  CheckpointSubject,
+  'link' | 'place' | 'tools' | 'programs' | 'guest' | 'root' | 'userId' | 'runningCalls'
+>;
+
+/** How the host stands with it; only while the guest stands still. */
+export async function carry(subject: CarriedSubject): Promise<CarriedSandbox> {
   const { link, place, tools, programs, guest, root, userId } = subject;
   return {
     v: 1,

@@ -25,6 +25,7 @@ function unit(root: string): string {
     imagesDir: layout.imagesDir,
     guestDir: `${layout.cacheDir}/guest`,
     digestLibrary: `${layout.cacheDir}/digest/sha256.node`,
+    streamKeeperPath: `${layout.cacheDir}/stream-keeper/stream-keeper`,
   });
 }
 
@@ -41,6 +42,11 @@ describe('the systemd unit', () => {
     expect(seconds(/^TimeoutStopSec=(\d+)$/m)).toBeGreaterThanOrEqual(
       seconds(/SANDGATE_DRAIN_TIMEOUT_S=(\d+)/) + 30,
     );
+  });
+
+  test('tells the agent apart that another one follows from one that stops', () => {
+    const signals = unit('/').match(/^.*KillSignal=.*$/gm);
+    expect(signals).toEqual(['RestartKillSignal=SIGUSR2']);
   });
 
   test.skipIf(!existsSync(ANALYZE))('is as closed as a host of sandboxes can be', async () => {

@@ -20,6 +20,59 @@ afterEach(() => {
 });
 
 describe('Freezer', () => {
+  it('has a sandbox brought to rest before it is frozen, and stirred before it is thawed', async () => {
+    const tell = (what: string) => () => void done.push(what);
+    const resting = new Freezer({
+      freeze: tell('freeze'),
+      thaw: tell('thaw'),
+      isQuiet: async () => quiet,
+      rest: { begin: async () => tell('keep'), stir: tell('stir') },
+    });
+    resting.touch();
+    await vi.advanceTimersByTimeAsync(IDLE_MS);
+    expect(done).toEqual(['keep', 'freeze']);
+    resting.hold();
+    expect(done).toEqual(['keep', 'freeze', 'stir', 'thaw']);
+  });
+
+  it('keeps nothing of a sandbox that something came for as it was brought to rest', async () => {
+    const tell = (what: string) => () => void done.push(what);
+    const rest = Promise.withResolvers<() => void>();
+    const wanted = new Freezer({
+      freeze: tell('freeze'),
+      thaw: tell('thaw'),
+      isQuiet: async () => quiet,
+      rest: { begin: () => rest.promise, stir: tell('stir') },
+    });
+    wanted.touch();
+    await vi.advanceTimersByTimeAsync(IDLE_MS);
+    wanted.hold();
+    rest.resolve(tell('keep'));
+    await vi.advanceTimersByTimeAsync(0);
+    expect(done).toEqual(['stir']);
+  });
+
+  it('looks at a sandbox at once when it is told to, and once only', async () => {
+    const tell = (what: string) => () => void done.push(what);
+    const told = new Freezer({
+      freeze: tell('freeze'),
+      thaw: tell('thaw'),
+      isQuiet: async () => quiet,
+      rest: { begin: async () => tell('keep'), stir: tell('stir') },
+    });
+    told.touch();
+    await Promise.all([vi.advanceTimersByTimeAsync(IDLE_MS), told.lookNow()]);
+    await told.lookNow();
+    expect(done).toEqual(['keep', 'freeze']);
+  });
+
+  it('goes on with a sandbox that somebody before it has frozen', () => {
+    freezer.wasFrozen();
+    expect(freezer.frozen).toBe(true);
+    freezer.touch();
+    expect(done).toEqual(['thaw']);
+  });
+
   it('freezes a sandbox without traffic and thaws it before the next frame', async () => {
     freezer.touch();
     await vi.advanceTimersByTimeAsync(IDLE_MS - 1);

@@ -14,6 +14,7 @@ const installation = {
   imagesDir: '/absent/images',
   guestDir: '/absent/guest',
   digestLibrary: '/absent/sha256.node',
+  streamKeeperPath: '/absent/stream-keeper',
   image: { name: 'python', digest: `sha256:${'0'.repeat(64)}`, rootfsPath: '/absent/rootfs' },
 };
 

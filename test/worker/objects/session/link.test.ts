@@ -171,6 +171,36 @@ describe('frames in one message', () => {
   });
 });
 
+describe('a sandbox that outlived the agent of its host', () => {
+  test('goes on at once, with its state, under its epoch and on its chain', async () => {
+    await works();
+    const double = host.session(session.id);
+    double.drop();
+    double.newStream();
+    await double.connect();
+    await host.until(() => double.isLinked);
+    const { image } = double.claims;
+    const saidMs = performance.now();
+    double.send({
+      type: 'ready',
+      sandbox_id: 'double-1',
+      image,
+      runsc_version: 'double',
+      runsc_platform: 'none',
+    });
+    expect(await session.stub.execute(call('after'))).toMatchObject({
+      value: { status: 'succeeded', stdout: 'after', state_lost: false },
+    });
+    // An agent that says nothing is waited for five seconds.
+    expect(performance.now() - saidMs).toBeLessThan(4_000);
+    expect(await session.stub.describe(caller)).toMatchObject({
+      value: { epoch: 1, sandbox_id: 'double-1' },
+    });
+    const exported = await session.stub.receipts(caller, WHOLE_CHAIN);
+    expect(exported.ok && exported.value.receipts).toHaveLength(2);
+  });
+});
+
 describe('a lost sandbox', () => {
   test('is replaced at the next call, which says once that the state was lost', async () => {
     await works();

@@ -4,7 +4,7 @@ import { isToBeSent } from '../rows/records.ts';
 import type { SessionParts } from '../session-parts.ts';
 import type { Acknowledgement } from './acknowledgement.ts';
 
-/** How long a host that was started anew has to tell what became of a sandbox. */
+/** How long a host that was started anew has to tell what became of a sandbox; hosts before this one say nothing of one that lives. */
 const LOSS_NOTICE_MS = 5_000;
 
 export class LinkChanges {
@@ -40,6 +40,13 @@ export class LinkChanges {
       this.#lossTimer = undefined;
       void this.#resend();
     }, LOSS_NOTICE_MS);
+  }
+
+  /** The sandbox outlived the agent of its host. */
+  sandboxLives(): void {
+    if (!this.isLossExpected) return;
+    this.lossKnown();
+    void this.#resend();
   }
 
   /** What was expected is known now. */

@@ -45,6 +45,7 @@ export class SandboxChanges {
   ready(): void {
     const { row, waking, transfers, dispatch } = this.#parts;
     const { sandbox, snapshot } = row.record;
+    if (sandbox === 'ready') this.#links.sandboxLives();
     if (sandbox === 'ready' && snapshot !== null) {
       waking.restored();
       this.#inherit(snapshot);
