@@ -164,8 +164,8 @@ describe('a webhook', () => {
     await create({ events: ['execution.finished'] });
     const sessionId = await open();
     // It is not given up meanwhile: what waits for it waits in vain.
-    const after = AbortSignal.timeout;
-    vi.spyOn(AbortSignal, 'timeout').mockImplementation(() => after.call(AbortSignal, 2 * PATIENCE_MS));
+    const after = AbortSignal.timeout.bind(AbortSignal);
+    vi.spyOn(AbortSignal, 'timeout').mockImplementation(() => after(2 * PATIENCE_MS));
     for (let count = 0; count < 5; count += 1) await shell(sessionId);
     await eventually(() => expect(receiver.received).toHaveLength(5));
     expect(slow.received.length).toBeGreaterThan(0);
