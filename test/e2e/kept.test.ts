@@ -2,15 +2,28 @@
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { ArtifactSchema, ArtifactUrlSchema } from '../../shared/artifact.ts';
+import type { Execution } from '../../shared/execution.ts';
+import { INLINE_BYTES, MAX_STORED_OUTPUT_BYTES } from '../../shared/limits.ts';
+import { readReceipt } from '../../shared/receipt-verify.ts';
 import { useSession, useStack } from './stack.ts';
 
 const MIB = 1024 * 1024;
+/** So many bytes take a while where other tests run beside. */
+const LONG_MS = 300_000;
 const stack = useStack();
 const session = useSession(stack);
 
-test('a program that prints 40 MiB: every byte is kept, in order, with the digest that its receipt signs', async () => {
+function signedOf({ receipt }: Execution, stream: 'stdout' | 'stderr') {
+  const read = receipt === null ? undefined : readReceipt(receipt);
+  if (read?.ok !== true) throw new Error(`no receipt that can be read: ${read?.detail}`);
+  return read.value.receipt[stream];
+}
+
+test('a program that prints 40 MiB: every byte is kept, in order, with the digest that its receipt signs', {
+  timeout: LONG_MS,
+}, async () => {
   const lines = (40 * MIB) / 16;
-  const result = await session().py(`for n in range(${lines}): print(f'{n:015d}')`, { timeoutMs: 120_000 });
+  const result = await session().py(`for n in range(${lines}): print(f'{n:015d}')`, { timeoutMs: LONG_MS });
   expect(result).toMatchObject({ status: 'succeeded', truncated: true, stdout_bytes: 40 * MIB });
   const stored = result.output?.stdout;
   expect(stored).toMatchObject({ bytes: 40 * MIB, stored_bytes: 40 * MIB });
@@ -19,11 +32,32 @@ test('a program that prints 40 MiB: every byte is kept, in order, with the diges
     fetch(`${url}${stored?.url}`, { headers: { authorization: `Bearer ${token}`, ...headers } });
   const bytes = Buffer.from(await (await read()).arrayBuffer());
   expect(createHash('sha256').update(bytes).digest('hex')).toBe(stored?.sha256);
+  expect(signedOf(result, 'stdout')).toEqual({ sha256: stored?.sha256, bytes: 40 * MIB, truncated: true });
   for (const n of [0, 70_000, lines - 1]) {
     const range = await read({ range: `bytes=${n * 16}-${n * 16 + 15}` });
     expect([range.status, await range.text()]).toEqual([206, `${String(n).padStart(15, '0')}\n`]);
   }
 });
+
+test.each([
+  ['stdout', 'than is kept of it', MAX_STORED_OUTPUT_BYTES + MIB],
+  ['stderr', 'than its answer has', INLINE_BYTES + MIB],
+] as const)(
+  'more %s %s is in the receipt to its last byte',
+  { timeout: LONG_MS },
+  async (stream, _, bytes) => {
+    const flood = Buffer.alloc(bytes, 'a line of a flood\n');
+    const command = `yes 'a line of a flood' | head -c ${bytes} >&${stream === 'stdout' ? 1 : 2}`;
+    const result = await session().sh(command, { timeoutMs: LONG_MS });
+    expect(result).toMatchObject({ status: 'succeeded', truncated: true });
+    expect(result[stream].length).toBeLessThan(bytes);
+    expect(signedOf(result, stream)).toEqual({
+      sha256: createHash('sha256').update(flood).digest('hex'),
+      bytes,
+      truncated: true,
+    });
+  },
+);
 
 test('a file goes in by one signed address, through a program, and out by another, without a token', async () => {
   const { api } = stack();
