@@ -2,8 +2,9 @@
 import type { Script } from '../../fixtures/host-double/host-double.ts';
 
 /**
- * `ok …` succeeds, `slow` runs into its deadline, `hold` waits until it is let go and is interrupted then, `held …` fails then;
- * everything else fails with itself as the message, but for what stands behind `#`, which only the traceback has.
+ * `ok …` succeeds, `slow` runs into its deadline, `oom` and `crashed` end so with the state of the session. What waits until
+ * it is let go: `hold`, which is interrupted then, `lost`, whose end nobody saw, and `held …`, which fails. Everything else
+ * fails with itself as the message, but for what stands behind `#`, which only the traceback has.
  */
 export class ScriptedCode {
   /** In the order in which the host was given them. */
@@ -16,8 +17,15 @@ export class ScriptedCode {
     this.ran.push(code);
     if (code.startsWith('ok')) return execution.finish();
     if (code === 'slow') return execution.finish({ status: 'timeout' });
-    if (/^(hold|held)\b/.test(code)) await this.#held();
+    if (/^(hold|held|lost)\b/.test(code)) await this.#held();
     if (code === 'hold') return execution.finish({ status: 'interrupted' });
+    if (code === 'oom' || code === 'crashed') {
+      return execution.finish({ status: code, exit_code: null, signal: 'SIGKILL', state_lost: true });
+    }
+    if (code === 'lost') {
+      const lost = { exit_code: null, reason: 'host_restarted', state_lost: true };
+      return execution.finish({ status: 'unknown', ...lost });
+    }
     const [message = '', secret = ''] = code.split('#');
     const error = {
       name: 'RuntimeError',

@@ -133,14 +133,51 @@ describe('R06: a self-healing run', () => {
     expect(await run('z', { max_retries: 0 })).toMatchObject({ stopped_because: 'out_of_retries' });
   });
 
-  test('never mends what is not the code’s fault', async () => {
+  test.each([
+    ['slow', 'timeout'],
+    ['oom', 'oom'],
+    ['crashed', 'crashed'],
+  ])('never mends what is not the code’s fault: %s', async (code, status) => {
     const asked = modelAnswers(fenced('ok'));
-    expect(await run('slow')).toMatchObject({
+    expect(await run(code)).toMatchObject({
       status: 'failed',
       stopped_because: 'not_repairable',
-      attempts: [{ status: 'timeout', rolled_back: false }],
+      attempts: [{ attempt: 1, status, rolled_back: false }],
     });
-    expect(asked).toEqual([]);
+    expect([ran, asked]).toEqual([[code], []]);
+  });
+
+  test('never mends what its owner interrupted', async () => {
+    const asked = modelAnswers(fenced('ok'));
+    const begun = await start('hold');
+    await eventually(() => expect(ran).toEqual(['hold']));
+    const interrupt = `/v1/sessions/${sessionId}/interrupt`;
+    const interrupted = await api('POST', interrupt, { token: await alice(), body: {} });
+    expect(interrupted.status, interrupted.text).toBe(200);
+    codes.release();
+    expect(await ended(begun)).toMatchObject({
+      status: 'failed',
+      stopped_because: 'not_repairable',
+      attempts: [{ attempt: 1, status: 'interrupted', rolled_back: false }],
+    });
+    expect([ran, asked]).toEqual([['hold'], []]);
+  });
+
+  test('never mends what the sandbox was lost under', async () => {
+    const asked = modelAnswers(fenced('ok'));
+    const begun = await start('lost');
+    await eventually(() => expect(ran).toEqual(['lost']));
+    host.session(sessionId).send({ type: 'sandbox_lost', reason: 'crashed' });
+    codes.release();
+    expect(await ended(begun)).toMatchObject({
+      status: 'failed',
+      stopped_because: 'not_repairable',
+      attempts: [{ attempt: 1, status: 'unknown', rolled_back: false }],
+    });
+    expect([ran, asked]).toEqual([['lost'], []]);
+    const body = { tool_name: 'python', arguments: { code: 'ok in another sandbox' } };
+    const next = await api('POST', `/v1/sessions/${sessionId}/execute`, { token: await alice(), body });
+    expect(next.json).toMatchObject({ status: 'succeeded' });
   });
 
   test('survives a model that is down for a moment, and ends where it stays so', async () => {
