@@ -208,6 +208,23 @@ describe('a program', () => {
     expect(fetched).toHaveBeenCalledTimes(2);
   });
 
+  test('takes little more out of the rate of its caller than it spends', async () => {
+    await register(STOCK_PRICE);
+    vi.spyOn(globalThis, 'fetch').mockImplementation(async () => Response.json({ price: 7 }));
+    const { execution } = await begin();
+    const stub = env.TENANT.getByName(tenant);
+    const left = async () => {
+      const lease = await stub.leaseRequests(0, { tenant });
+      return lease.ok ? lease.value.remaining : Number.NaN;
+    };
+    const before = await left();
+    for (const call of [1, 2, 3, 4, 5]) {
+      execution.call(call, 'stock-price', { symbol: 'x' });
+      expect(await execution.answer(call)).toMatchObject({ result: { price: 7 } });
+    }
+    expect(before - (await left())).toBeLessThanOrEqual(10);
+  });
+
   test.each([
     ['its subject', (stub: TenantPort) => stub.revokeSubject('alice')],
     ['its token', (stub: TenantPort) => stub.revokeToken('begins-a-program')],

@@ -15,7 +15,10 @@ interface Leased {
   /** Requests leased and not yet spent. */
   requests: number;
   untilMs: number;
-  /** What is asked for at once: as elsewhere, a small part of what the rate lets pass in its window. */
+  /**
+   * What is asked for next: twice as much each time, so that no program takes much more than it spends, up to what is leased
+   * elsewhere, a small part of what the rate lets pass in its window.
+   */
   block: number;
   /** Whether a block is being asked for: others then ask for one request only. */
   isLeasing: boolean;
@@ -50,7 +53,8 @@ export class ProgramAdmission {
       const isStale = Date.now() >= leased.untilMs;
       leased.requests = (isStale ? 0 : leased.requests) + granted - 1;
       leased.untilMs = Date.now() + TRUSTED_MS;
-      leased.block = Math.max(1, Math.floor(limit / BLOCKS_PER_WINDOW));
+      if (isFirst)
+        leased.block = Math.max(1, Math.min(2 * leased.block, Math.floor(limit / BLOCKS_PER_WINDOW)));
       return success(null);
     });
   }
