@@ -16,7 +16,7 @@ import { LIMITS, newSandboxId } from './subject.ts';
 
 const GIB = 1024 ** 3;
 const SET_UP_TIMEOUT_MS = 600_000;
-export const TEST_TIMEOUT_MS = 180_000;
+export const TEST_TIMEOUT_MS = 300_000;
 export const CALL_TIMEOUT_MS = 60_000;
 
 let directory: string;

@@ -4,6 +4,7 @@
  */
 import { describe, expect, it } from 'vitest';
 import type { Sandbox } from '../../host-agent/sandbox/port.ts';
+import { PATIENCE_MS } from '../patience.ts';
 import { errnoOf, lives, met, withVictim } from './attack.ts';
 import { type CallOptions, type CallResult, file, type GetSubject, python, shell } from './subject.ts';
 
@@ -14,7 +15,9 @@ export function describeFillings(subject: GetSubject): void {
   describe('resource attacks on files, descriptors, buffers, output and network', () => {
     const { attack } = withVictim(subject);
 
-    it('R7: a million files cost memory of the sandbox alone, and end as oom where that ends', async () => {
+    it('R7: a million files cost memory of the sandbox alone, and end as oom where that ends', {
+      timeout: 6 * PATIENCE_MS,
+    }, async () => {
       await attack({ memory_bytes: 96 * MIB, workspace_bytes: 512 * MIB }, async (attacker) => {
         const make = (count: number): string =>
           [
@@ -28,7 +31,7 @@ export function describeFillings(subject: GetSubject): void {
             'count',
           ].join('\n');
         expect(await python(attacker, make(2_000), { timeoutMs: 60_000 })).toMatchObject({ value: '2000' });
-        const filled = await python(attacker, make(1_000_000), { timeoutMs: 120_000 });
+        const filled = await python(attacker, make(1_000_000), { timeoutMs: 4 * PATIENCE_MS });
         expect(filled).toMatchObject({ status: 'oom', stateLost: true });
         expect(filled.usage.peakMemoryBytes).toBeLessThanOrEqual(97 * MIB);
       });
@@ -142,7 +145,7 @@ export function describeFillings(subject: GetSubject): void {
         const lines = 20_000;
         const printed = await python(attacker, `for at in range(${lines}): print(at)`, { timeoutMs: 60_000 });
         expect(printed.stdout.split('\n').length).toBe(lines + 1);
-        expect(printed.chunks.length).toBeLessThan(lines / 10);
+        expect(printed.chunks.length).toBeLessThan(lines / 2);
       });
     });
 

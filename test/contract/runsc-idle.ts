@@ -10,7 +10,6 @@ import { pause, until, untilStill } from '../e2e/until.ts';
 import { PATIENCE_MS, STUCK_MS } from '../patience.ts';
 import { file, type GetSubject, python, shell, startSandbox } from './subject.ts';
 
-const FREEZE_BOUND_MS = 30_000;
 const MIB = 1024 * 1024;
 const PAGE_BYTES = 4096;
 
@@ -23,9 +22,7 @@ export function describeIdle(subject: GetSubject, options: () => RunscSandboxesO
       return { sandbox, cgroups: await openCgroups(options().cgroupParent) };
     };
     const untilFrozen = (cgroups: Cgroups, { id }: Sandbox): Promise<true> =>
-      until('the sandbox stands still', FREEZE_BOUND_MS, async () =>
-        cgroups.isFrozen(id) ? true : undefined,
-      );
+      until('the sandbox stands still', PATIENCE_MS, async () => (cgroups.isFrozen(id) ? true : undefined));
     afterEach(async () => {
       await Promise.all(started.map((sandbox) => sandbox.destroy()));
       started = [];

@@ -23,10 +23,14 @@ import { EdgeDouble } from '../fixtures/edge-double/edge-double.ts';
 import { Grants, newSessionIdentity } from '../fixtures/edge-double/grants.ts';
 import type { SessionPeer } from '../fixtures/edge-double/session-peer.ts';
 import type { ServerSocket } from '../fixtures/edge-double/websocket-server.ts';
+import { PATIENCE_MS } from '../patience.ts';
 
 const SET_UP_TIMEOUT_MS = 600_000;
 const TEST_TIMEOUT_MS = 240_000;
 const TENANT = 'tenant-a';
+/** So many that a call still runs when a busy machine has moved its session. */
+const NUMBERS = 1_000;
+const PRINT = `for number in range(${NUMBERS}):\n    print(number); time.sleep(0.01)\n`;
 const KEY = toBase64Url(new Uint8Array(32).fill(7));
 
 let edge: EdgeDouble;
@@ -233,8 +237,7 @@ describe('a session that moves', () => {
   }, async () => {
     const session = new MovingSession();
     await session.attach(0);
-    const code =
-      'import time\nballast = bytes(20_000_000)\nfor number in range(500):\n    print(number); time.sleep(0.01)\nlen(ballast)';
+    const code = `import time\nballast = bytes(20_000_000)\n${PRINT}len(ballast)`;
     const executionId = await session.execute('python', { code });
     for (const bytes of [200, 900]) {
       await session.printed(executionId, bytes);
@@ -243,10 +246,10 @@ describe('a session that moves', () => {
     }
     const { outcome, receipt } = await session.ended(executionId);
     expect(outcome).toMatchObject({ status: 'succeeded', state_lost: false });
-    expect(session.output(executionId)).toBe(linesOf(500));
+    expect(session.output(executionId)).toBe(linesOf(NUMBERS));
     expect(receipt.stdout).toEqual({
-      sha256: hash('sha256', linesOf(500)),
-      bytes: linesOf(500).length,
+      sha256: hash('sha256', linesOf(NUMBERS)),
+      bytes: linesOf(NUMBERS).length,
       truncated: false,
     });
     const [a, b] = hosts.map(({ agent }) => agent.hostId);
@@ -259,7 +262,7 @@ describe('a session that moves', () => {
     expect(receipt.usage.wall_ms).toBeGreaterThan(5_000);
     expect(session.peer.part(executionId, 'value')).toBe('20000000');
     await session.destroy();
-    await until('nothing is left of it', 20_000, async () => {
+    await until('nothing is left of it', PATIENCE_MS, async () => {
       const left = await Promise.all(
         hosts.flatMap(({ hostDir }) => [
           readdir(join(hostDir, 'snapshots')),
@@ -315,7 +318,7 @@ describe('a session that moves', () => {
     const session = new MovingSession();
     await session.attach(0);
     const executionId = await session.execute('python', {
-      code: 'import time\nfor number in range(400):\n    print(number); time.sleep(0.01)',
+      code: `import time\n${PRINT}`,
     });
     await session.printed(executionId, 100);
     const said = await session.suspended(await session.suspend());
@@ -329,7 +332,7 @@ describe('a session that moves', () => {
     await wait(500);
     expect(session.output(executionId).length).toBe(length);
     givenUp.send({ type: 'fenced', epoch: 3 });
-    await until('it is gone', 20_000, () => (hosts[1]?.agent.sandboxes === 0 ? true : undefined));
+    await until('it is gone', PATIENCE_MS, () => (hosts[1]?.agent.sandboxes === 0 ? true : undefined));
     // What was never agreed to says nothing of the session.
     session.peers.pop();
     await session.attach(0, { snapshot: restore }, false);
@@ -337,7 +340,7 @@ describe('a session that moves', () => {
     session.peer.acknowledges = true;
     session.peer.acknowledgeAll();
     expect((await session.ended(executionId)).outcome.status).toBe('succeeded');
-    expect(session.output(executionId)).toBe(linesOf(400));
+    expect(session.output(executionId)).toBe(linesOf(NUMBERS));
     await session.destroy();
   });
 
@@ -365,7 +368,7 @@ describe('a session that moves', () => {
     const session = new MovingSession();
     await session.attach(0);
     const executionId = await session.execute('python', {
-      code: 'import time\nmark = 1\nfor number in range(300):\n    print(number); time.sleep(0.01)\nmark = 2',
+      code: `import time\nmark = 1\n${PRINT}mark = 2`,
     });
     await session.printed(executionId, 50);
     const said = await session.suspended(await session.suspend(true));
@@ -377,7 +380,7 @@ describe('a session that moves', () => {
     expect(copy.peer.part(inCopy, 'value')).toBe("(1, '5\\n')");
     expect(copy.output(executionId)).toBe('');
     expect((await session.ended(executionId)).outcome.status).toBe('succeeded');
-    expect(session.output(executionId)).toBe(linesOf(300));
+    expect(session.output(executionId)).toBe(linesOf(NUMBERS));
     await Promise.all([session.destroy(), copy.destroy()]);
   });
 

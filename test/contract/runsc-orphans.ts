@@ -6,10 +6,10 @@ import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 import type { RunscSandboxesOptions } from '../../host-agent/sandbox/runsc-sandboxes.ts';
 import { until } from '../e2e/until.ts';
+import { STUCK_MS } from '../patience.ts';
 import type { GetSubject } from './subject.ts';
 
 const AGENT = fileURLToPath(new URL('../fixtures/agent-until-killed.ts', import.meta.url));
-const ORPHAN_LIFETIME_MS = 10_000;
 
 export function describeOrphans(
   subject: GetSubject,
@@ -34,7 +34,7 @@ export function describeOrphans(
 
       agent.kill('SIGKILL');
       await once(agent, 'exit');
-      await until('the orphan is dead', ORPHAN_LIFETIME_MS, async () =>
+      await until('the orphan is dead', STUCK_MS, async () =>
         (await processes()).length === 0 ? true : undefined,
       );
       const { removed } = await (await subject().restarted()).reconcile();
