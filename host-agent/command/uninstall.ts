@@ -8,7 +8,7 @@ import { defaultCgroupParent } from '../configuration.ts';
 import { lockState } from '../journal/state-lock.ts';
 import { killProcess, listProcesses } from '../process/process-table.ts';
 import { run } from '../process/run.ts';
-import { endFormerGuard } from '../sandbox/thaw-guard.ts';
+import { endFormerGuards } from '../sandbox/thaw-guard.ts';
 import { SETUP_PACKAGES } from '../setup/apt-packages.ts';
 import { requireRoot } from '../setup/machine.ts';
 import { StreamKeeper } from '../stream-keeper/stream-keeper.ts';
@@ -52,7 +52,7 @@ async function endSandboxes(layout: Layout): Promise<void> {
   if (!lock.ok) throw new CommandFailure('the agent still runs: stop it first');
   try {
     const settings = await readSettings(settingsPath);
-    await endFormerGuard(join(hostDir, 'bundles'));
+    await endFormerGuards(join(hostDir, 'bundles'));
     const parent = settings.SANDGATE_CGROUP_PARENT ?? defaultCgroupParent(insideRoot(layout, hostDir));
     // On a machine that lacks them no sandbox has run since it was booted.
     const cgroups = await openCgroups(parent).catch(() => undefined);

@@ -8,7 +8,7 @@ import { renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import type { ThawFiles } from '../cgroup/cgroups.ts';
-import { killProcess, listProcesses } from '../process/process-table.ts';
+import { argvOf, killProcess, listProcesses } from '../process/process-table.ts';
 import { type SpawnedProcess, spawn } from '../process/spawn.ts';
 import { HELD_FILE } from './held/held-state.ts';
 
@@ -17,6 +17,8 @@ export const HELD_FOR_S = 300;
 const MARK_FILE = 'guard';
 /** Of one that somebody killed while its agent lives. */
 const RESTART_PAUSE_MS = 1_000;
+const GONE_LOOK_MS = 10;
+const GONE_TIMEOUT_MS = 2_000;
 
 /**
  * `$1` parent of the groups, `$2` file of a group that takes `$3` to thaw it, `$4` folder of the bundles, `$5` what is in
@@ -47,16 +49,22 @@ done
 
 const NAME = 'sandgate-thaw-guard';
 
-/** Of an agent that is gone, where whoever asks for it removes what that left: `bundlesDir` is the agent's. */
-export async function endFormerGuard(bundlesDir: string): Promise<void> {
-  for (const { pid, argv } of await listProcesses())
-    if (argv.includes(NAME) && argv.includes(bundlesDir)) killProcess(pid);
+/** Those of agents that are gone, where whoever asks for it leaves nothing: `bundlesDir` is the agents'. */
+export async function endFormerGuards(bundlesDir: string): Promise<void> {
+  const guards = (await listProcesses()).filter(
+    ({ argv }) => argv.includes(NAME) && argv.includes(bundlesDir),
+  );
+  for (const { pid } of guards) killProcess(pid);
+  const endMs = performance.now() + GONE_TIMEOUT_MS;
+  for (const { pid } of guards) {
+    while ((await argvOf(pid)).includes(NAME) && performance.now() < endMs) await wait(GONE_LOOK_MS);
+  }
 }
 
 export interface ThawGuard {
   /** Once there is room on a disk that had none at the start. Throws where there is still none. */
   takeOffice(): void;
-  /** Settles when the guard is gone; it does nothing more. */
+  /** Settles when the guard is gone, and each former one that has not seen yet that it is relieved. */
   stop(): Promise<void>;
 }
 
@@ -107,6 +115,7 @@ export function startThawGuard(
       current.kill('SIGKILL');
       current.stdin.end();
       await current.exited;
+      await endFormerGuards(bundlesDir);
     },
   };
 }

@@ -3,7 +3,7 @@ import { readConfiguration } from '../../host-agent/configuration.ts';
 import { SILENT_LOG } from '../../host-agent/logging/log.ts';
 import { openEngine } from '../../host-agent/sandbox/engine.ts';
 import { removeLeftovers } from '../../host-agent/sandbox/reconcile.ts';
-import { endFormerGuard } from '../../host-agent/sandbox/thaw-guard.ts';
+import { endFormerGuards } from '../../host-agent/sandbox/thaw-guard.ts';
 
 /** Of no agent that still runs. `environment`: that of the agent. */
 export async function removeAgentRemains(environment: NodeJS.ProcessEnv): Promise<void> {
@@ -13,7 +13,7 @@ export async function removeAgentRemains(environment: NodeJS.ProcessEnv): Promis
   const { hostDir, ...settings } = configuration.value;
   const engine = await openEngine({ ...settings, stateDir: hostDir, log: SILENT_LOG });
   if (!engine.ok) return;
-  await endFormerGuard(engine.value.bundles.dir);
+  await endFormerGuards(engine.value.bundles.dir);
   await removeLeftovers(engine.value);
   await engine.value.streamKeeper.end();
   await engine.value.cgroups.removeParent();
