@@ -18,7 +18,7 @@ export async function keepState(surroundings: RunSurroundings, plan: RepairPlan)
   const made = snapshots.find((snapshot) => snapshot.name === name);
   if (made !== undefined) return made.snapshot_id;
   const session = sessionIn(surroundings, plan);
-  const wish = { kind: 'named', name } as const;
+  const wish = { kind: 'named', name, replacesLost: true } as const;
   return unwrap(await session.call((stub) => stub.snapshot(session.caller, wish), UNSAFE)).snapshotId;
 }
 

@@ -71,6 +71,29 @@ describe('a named snapshot', () => {
     await as(alice(), 'DELETE', `/v1/sessions/${sessionId}`);
   });
 
+  test('is refused where the state was lost, until a call has begun anew', async () => {
+    const sessionId = await open();
+    const remove = async ({ snapshot_id: id }: Snapshot) =>
+      expect((await as(alice(), 'DELETE', `/v1/snapshots/${id}`)).status).toBe(204);
+    host.session(sessionId).send({ type: 'sandbox_lost', reason: 'crashed' });
+    await eventually(async () => {
+      const body = { name: 'after' };
+      const refused = await as(alice(), 'POST', `/v1/sessions/${sessionId}/snapshots`, { body });
+      // The loss may be on its way still.
+      if (refused.status === 201) await remove(SnapshotSchema.parse(refused.json));
+      expect(problemIn(refused)).toMatchObject({
+        status: 409,
+        code: 'session_not_running',
+        detail: expect.stringContaining('the sandbox was lost'),
+      });
+    });
+    const call = { tool_name: 'shell', arguments: { command: 'true' } };
+    const called = await as(alice(), 'POST', `/v1/sessions/${sessionId}/execute`, { body: call });
+    expect(called.json).toMatchObject({ state_lost: true });
+    await remove(await keep(sessionId, 'after'));
+    await as(alice(), 'DELETE', `/v1/sessions/${sessionId}`);
+  });
+
   test('of somebody else is a missing one, of whichever tenant', async () => {
     const sessionId = await open();
     const { snapshot_id: id } = await keep(sessionId, 'mine');

@@ -36,6 +36,8 @@ export interface SnapshotWish {
   name: string;
   /** A new one where it is absent. It is used once. */
   snapshotId?: string;
+  /** Where the sandbox was lost, an empty one takes its place first; the next call says so. */
+  replacesLost?: boolean;
 }
 
 export interface CreateInput {

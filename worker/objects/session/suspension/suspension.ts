@@ -122,7 +122,11 @@ export class Suspension {
   }
 
   /** A snapshot beside the session, which goes on. */
-  async snapshot(wish: SnapshotWish): Promise<Outcome<SnapshotFacts>> {
+  async snapshot({ replacesLost, ...wish }: SnapshotWish): Promise<Outcome<SnapshotFacts>> {
+    if (replacesLost === true && this.#record.state === 'running') {
+      const ready = await this.#parts.transfers.ready();
+      if (!ready.ok) return ready;
+    }
     const made = await this.#makeBeside(wish);
     return made.ok ? success(made.value.snapshot) : made;
   }
@@ -247,6 +251,10 @@ export class Suspension {
     const { row, pausing, executions, link } = this.#parts;
     const { state, sandbox, pendingSnapshot } = this.#record;
     if (state !== 'running' && state !== 'paused') return notNow(row);
+    if (sandbox === 'lost' && this.#parts.sandbox.attaching === undefined) {
+      const message = 'the sandbox was lost, and its state with it: the next call begins with an empty one';
+      return failure('session_not_running', message);
+    }
     if (sandbox !== 'ready' || pendingSnapshot !== null || pausing.isPending) {
       const what = sandbox === 'ready' ? 'another pause or snapshot is under way' : 'there is no sandbox now';
       return failure('session_not_running', what, { retry_after_s: 1 });

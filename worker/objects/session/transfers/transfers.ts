@@ -105,7 +105,7 @@ export class Transfers {
     request: TransferRequest,
     constraints: readonly ArgumentConstraint[],
   ): Promise<Outcome<Transfer>> {
-    const usable = await this.#usable();
+    const usable = await this.ready();
     if (!usable.ok) return usable;
     this.#row.patch({ lastActivityAtMs: Date.now() });
     const id = newId('trf');
@@ -177,7 +177,8 @@ export class Transfers {
     return false;
   }
 
-  async #usable(): Promise<Outcome<null>> {
+  /** Resolves when the sandbox and its link can be used; one that was lost is replaced. */
+  async ready(): Promise<Outcome<null>> {
     this.#port.link().dropIfSilent(Date.now());
     if (this.#row.record.sandbox === 'ready' && this.#port.link().isUp) return success(null);
     const { promise, resolve } = Promise.withResolvers<Outcome<null>>();
