@@ -2,6 +2,7 @@
 import type { Installation } from '../host-agent/setup/setup.ts';
 import type { Locations } from '../scripts/locations.ts';
 import { Api } from './api.ts';
+import { startBareRoad } from './bare-road.ts';
 import { compare } from './calls.ts';
 import { type GatewayStack, startGatewayStack } from './gateway-stack.ts';
 import { compareLiveSessions, createSessions } from './live-sessions.ts';
@@ -15,6 +16,7 @@ const ROUNDS = 400;
 const WARM_UP_ROUNDS = 300;
 const CLIENTS = [1, 16, 64];
 const SPAN = { warmUpMs: 1_000, durationMs: 3_000 };
+const CALL = { code: '1' };
 const PLAIN: Target = { method: 'GET', path: '/healthz', body: null };
 
 export async function measureGateway(places: Locations, installation: Installation): Promise<Measurement> {
@@ -27,27 +29,31 @@ export async function measureGateway(places: Locations, installation: Installati
     const live = await compareLiveSessions(gateway, { token, first, create: () => createSessions(api) });
     const many = await compareClients(gateway, token, live.targets);
     const overload = await measureOverload(gateway, { token, targets: live.targets, peak: many.peak });
-    return { lines: [alone, ...live.lines, ...many.lines, ...overload], notes: [] };
+    return { lines: [...alone, ...live.lines, ...many.lines, ...overload], notes: [] };
   } finally {
     await api.close();
     await gateway.stop();
   }
 }
 
-async function compareOneClient(api: Api, sessionId: string): Promise<Line> {
-  const [execute, plain] = await timeInRounds(
+/** The bare road is no goal: it tells how much of the distance to a plain route is that of any such call. */
+async function compareOneClient(api: Api, sessionId: string): Promise<Line[]> {
+  const bareRoad = await startBareRoad();
+  const [execute, plain, bare] = await timeInRounds(
     [
       {
         name: 'gateway alone, execute',
         run: async () => {
-          await api.execute(sessionId, 'python', { code: '1' });
+          await api.execute(sessionId, 'python', CALL);
         },
       },
       { name: 'plain Hono route', run: () => api.plain() },
+      { name: 'bare road', run: () => bareRoad.call({ tool_name: 'python', arguments: CALL }) },
     ],
     { rounds: ROUNDS, warmUpRounds: WARM_UP_ROUNDS },
   );
-  return compare(execute, plain, { atMost: 3 });
+  await bareRoad.stop();
+  return [compare(execute, plain, { atMost: 3 }), compare(execute, bare, null), compare(bare, plain, null)];
 }
 
 /** Each client has a session of its own. What one thread can do more of the one than of the other is no goal, but known. */

@@ -2,9 +2,9 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { build, stop } from 'esbuild';
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare';
 import type { Bindings } from './bindings.ts';
+import { bundleWorkers } from './bundle-workers.ts';
 import { WORKER_PARTS } from './worker-parts.ts';
 
 const WORKER_NAME = 'sandgate';
@@ -65,29 +65,4 @@ export async function startGateway(options: GatewayOptions): Promise<{ url: URL;
   );
   await miniflare.ready;
   return { url: await miniflare.unsafeGetDirectURL(), miniflare };
-}
-
-async function bundleWorkers([first, second]: readonly [string, string]): Promise<[string, string]> {
-  const bundled = await Promise.all([bundle(first), bundle(second)]);
-  // esbuild keeps a process for further builds; there are none.
-  await stop();
-  return bundled;
-}
-
-async function bundle(entry: string): Promise<string> {
-  const bundled = await build({
-    entryPoints: [entry],
-    bundle: true,
-    write: false,
-    format: 'esm',
-    platform: 'neutral',
-    conditions: ['workerd', 'worker', 'browser'],
-    mainFields: ['browser', 'module', 'main'],
-    external: ['cloudflare:*', 'node:*'],
-    target: 'es2024',
-    logLevel: 'silent',
-  });
-  const [output] = bundled.outputFiles;
-  if (output === undefined) throw new Error(`esbuild gave no output for ${entry}`);
-  return output.text;
 }
