@@ -13,6 +13,7 @@ import { RunscSandboxes } from '../host-agent/sandbox/runsc-sandboxes.ts';
 import type { Installation } from '../host-agent/setup/setup.ts';
 import { DEFAULT_RESOURCE_LIMITS } from '../shared/limits.ts';
 import { compare } from './calls.ts';
+import { startDocker } from './docker.ts';
 import { type Row, timeInRounds } from './rounds.ts';
 import type { Line, Measurement } from './table.ts';
 
@@ -30,21 +31,38 @@ const BOUND_MS = 120_000;
 /** Rows on images that this machine does not have are left out, and a note says so. */
 export async function measurePool(installation: Installation): Promise<Measurement> {
   const python = installation.image.digest;
-  const lines = [...(await measureReady(installation, python)), ...(await measureIdle(installation, python))];
+  const ready = await measureReady(installation, python);
+  const lines = [...ready.lines, ...(await measureIdle(installation, python))];
   const data = await openImageStore(installation.imagesDir).findByName('data');
-  if (!data.ok) return { lines, notes: ['numpy and pandas were not measured: the image data is not built'] };
-  return { lines: [...lines, ...(await measureImports(installation, data.value.digest))], notes: [] };
+  if (data.ok) lines.push(...(await measureImports(installation, data.value.digest)));
+  const notes = data.ok ? [] : ['numpy and pandas were not measured: the image data is not built'];
+  return { lines, notes: [...ready.notes, ...notes] };
 }
 
-async function measureReady(installation: Installation, image: string): Promise<Line[]> {
-  await using host = await openHost(installation, { image: 'python', ready: 3 });
-  await using poolless = await openHost(installation, { image: 'python', ready: 0 });
-  const rows: Row[] = [
-    { name: 'session from the pool, ready for python', run: () => host.useOnce(image, '1') },
-    { name: 'cold runsc run, ready for python', run: () => poolless.useOnce(image, '1') },
-  ];
-  const [ours, cold] = await timeInRounds(withFullPool(rows, host), { rounds: ROUNDS, warmUpRounds: 1 });
-  return [compare(ours, cold, { atMost: 1 / 10 })];
+async function measureReady(installation: Installation, image: string): Promise<Measurement> {
+  const notes: string[] = [];
+  const docker = await startDocker(installation).catch((error: unknown) => {
+    notes.push(`docker run was not measured: ${error instanceof Error ? error.message : 'unknown'}`);
+    return undefined;
+  });
+  try {
+    await using host = await openHost(installation, { image: 'python', ready: 3 });
+    await using poolless = await openHost(installation, { image: 'python', ready: 0 });
+    const rows: Row[] = [
+      { name: 'session from the pool, ready for python', run: () => host.useOnce(image, '1') },
+      { name: 'cold runsc run, ready for python', run: () => poolless.useOnce(image, '1') },
+    ];
+    if (docker !== undefined) rows.push({ name: 'docker run, hardened', run: () => docker.python('1') });
+    const [ours, cold, by] = await timeInRounds(withFullPool(rows, host), {
+      rounds: ROUNDS,
+      warmUpRounds: 1,
+    });
+    const lines = [compare(ours, cold, { atMost: 1 / 10 })];
+    if (by !== undefined) lines.push(compare(ours, by, { atMost: 1 / 30 }));
+    return { lines, notes };
+  } finally {
+    await docker?.stop();
+  }
 }
 
 async function measureImports(installation: Installation, image: string): Promise<Line[]> {

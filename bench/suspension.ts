@@ -9,6 +9,8 @@ import { SILENT_LOG } from '../host-agent/logging/log.ts';
 import type { Sandbox } from '../host-agent/sandbox/port.ts';
 import { RunscSandboxes } from '../host-agent/sandbox/runsc-sandboxes.ts';
 import { BASE_ENVIRONMENT, WORKSPACE } from '../host-agent/sandbox/spec.ts';
+import { FileTool } from '../host-agent/sandbox/tools/file.ts';
+import { ShellTool } from '../host-agent/sandbox/tools/shell.ts';
 import type { Installation } from '../host-agent/setup/setup.ts';
 import { DEFAULT_RESOURCE_LIMITS } from '../shared/limits.ts';
 import type { ResourceLimits } from '../shared/session.ts';
@@ -200,6 +202,8 @@ async function startRaw(
   if (!kernel.ok) throw new Error(kernel.failure.message);
   const filled = await kernel.value.execute({ code, onOutput: () => undefined });
   if (!filled.ok || filled.value.status !== 'succeeded') throw new Error('the raw cell failed');
+  // The other programs of a session: what gVisor writes and brings back is to be the same.
+  await Promise.all([new ShellTool(raw.link, place).warm(), new FileTool(raw.link, place).warm()]);
   return raw;
 }
 
