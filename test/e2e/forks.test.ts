@@ -1,7 +1,8 @@
 /** Forks at a pending call, moves of a program that waits, and calls that are taken back, on real sandboxes. */
+import { hash } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
 import * as z from 'zod';
-import { verifyChain } from '../../shared/receipt-verify.ts';
+import { readReceipt, verifyChain } from '../../shared/receipt-verify.ts';
 import { PATIENCE_MS } from '../patience.ts';
 import type { SessionClient } from './client.ts';
 import { answer, fork, post, programIn, registerAsk } from './forking.ts';
@@ -127,11 +128,12 @@ describe('a fork at a pending call', () => {
 });
 
 describe('a program that waits', () => {
-  test('moves to another host and back, and takes its answers there', {
+  test('moves to another host and back, takes its answers there, and its reader sees one stream', {
     timeout: TEST_TIMEOUT_MS,
   }, async () => {
     const session = await stack().open();
     const waiting = await post(session, '', { language: 'python', code: PYTHON });
+    const reading = (await session.events(waiting.program_id)).collect();
     const first = (await session.describe()).host_id;
     const other = await migrate(session);
     expect(new Set([first, other])).toEqual(new Set([stack().stack.hostId, second().hostId]));
@@ -144,6 +146,13 @@ describe('a program that waits', () => {
       stdout: 'before\ntook there\n',
       value: "('there', 'back', 1, ['freed'], 20000000, 'before there')",
     });
+    const read = await reading;
+    expect(read).toMatchObject({ stdout: 'before\ntook there\n', gaps: [], end: { status: 'succeeded' } });
+    const receipt = readReceipt(await session.receipt(waiting.program_id));
+    if (!receipt.ok) throw new Error(receipt.detail);
+    const { former_hosts: former = [], host_id: last, stdout } = receipt.value.receipt;
+    expect([...former, last]).toEqual([first, other, first]);
+    expect(stdout.sha256).toBe(hash('sha256', read.stdoutBytes));
     await expectVerified(session, 1);
     await session.delete();
   });
