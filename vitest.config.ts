@@ -106,6 +106,8 @@ export default defineConfig({
         },
       },
       { test: { name: 'e2e-alone', environment: 'node', include: ALONE, ...serial, ...seeded } },
+      // Only where `npm run test:machine` calls it: on a machine that is made for it.
+      { test: { name: 'machine', environment: 'node', include: ['test/machine/**/*.test.ts'], ...serial } },
     ],
   },
 });

@@ -9,8 +9,11 @@ import { terminalProgress } from '../host-agent/setup/step.ts';
 import { locations } from './locations.ts';
 import { exitCodeOf, readTestReport } from './test-report.ts';
 
-/** What `npm run test:long` runs: `images` builds every image of the repository, several GB, and `long` takes hours. */
-const ON_DEMAND_PROJECTS = ['images', 'long'];
+/**
+ * What `npm run test:long` runs: `images` builds every image of the repository, several GB, and `long` takes hours. And what
+ * `npm run test:machine` runs, on a machine of its own.
+ */
+const ON_DEMAND_PROJECTS = ['images', 'long', 'machine'];
 
 await runMain(async () => {
   const places = locations(process.env);
