@@ -5,11 +5,11 @@ import type { Uplink } from '../execution/uplink.ts';
 import type { SessionState } from '../journal/state.ts';
 import type { LostReason, Sandbox } from '../sandbox/port.ts';
 import { Transfers } from '../transfers/transfers.ts';
-import type { EdgeLinks } from './edge-links.ts';
+import type { DialledLink, DialledLinkParts } from './dialled-link.ts';
 import type { HeldSession, SessionEnd } from './held-session.ts';
 import type { LeaseState } from './lease.ts';
-import { CLOSE_GOING_AWAY, CLOSE_NORMAL, type LinkTiming } from './link-socket.ts';
-import { SessionLink } from './session-link.ts';
+import { CLOSE_GOING_AWAY, CLOSE_NORMAL } from './link-socket.ts';
+import type { SessionLink } from './session-link.ts';
 import { tellUntoldEnds } from './untold-ends.ts';
 
 /** After this the edge has long declared the host dead; what is left here serves nobody. */
@@ -19,9 +19,7 @@ const DESTROYED_FAREWELL_MS = 10_000;
 /** A stopping agent waits this long for the edge to take in that its sandboxes are gone. */
 const STOPPING_FAREWELL_MS = 1_500;
 
-export interface AttachmentDependencies extends SessionDependencies {
-  links: EdgeLinks;
-  timing?: Partial<LinkTiming>;
+export interface AttachmentDependencies extends SessionDependencies, DialledLinkParts {
   abandonAfterMs?: number;
 }
 
@@ -34,6 +32,7 @@ export interface RestoredSession {
 }
 
 export interface AttachmentOrigin {
+  dialled: DialledLink;
   /** The sandbox goes on from a snapshot. */
   restored?: RestoredSession | undefined;
   /** It was there before this agent, which may not have told all of what ended in it. */
@@ -62,28 +61,14 @@ export class Attachment implements HeldSession {
     binding: SessionBinding,
     sandbox: Sandbox,
     dependencies: AttachmentDependencies,
-    { restored, former }: AttachmentOrigin = {},
+    { dialled, restored, former }: AttachmentOrigin,
   ) {
     this.binding = binding;
     this.#sandbox = sandbox;
     this.#dependencies = dependencies;
-    const { links, log, timing } = dependencies;
-    this.#link = new SessionLink({
-      sessionId: binding.sessionId,
-      epoch: binding.epoch,
-      ...links.session(binding),
-      onCommand: async (command) => {
-        await this.#accepted;
-        await this.#leased;
-        await this.#session.handleCommand(command);
-      },
-      onTransfer: (frame, bytes) => this.#transfers.receive(frame, bytes),
-      onDown: () => this.#transfers.linkDown(),
-      onFenced: () => this.#cut('fenced'),
-      log,
-      timing,
-    });
+    this.#link = dialled.link;
     const { sessionId, epoch } = binding;
+    const { log } = dependencies;
     this.#transfers = new Transfers({ sessionId, epoch, sandbox, wire: this.#link, log });
     const untold = new Set<string>();
     this.#session = new HostedSession(binding, sandbox, this.#link, dependencies, {
@@ -107,7 +92,17 @@ export class Attachment implements HeldSession {
         ? this.#goOnOnceAccepted(readySeq, restored)
         : tellUntoldEnds(former, { journal, uplink: this.#link, untold });
     void this.#accepted.then(() => this.#keep());
-    this.#link.connect();
+    dialled.serve({
+      onCommand: async (command) => {
+        await this.#accepted;
+        await this.#leased;
+        await this.#session.handleCommand(command);
+      },
+      onTransfer: (frame, bytes) => this.#transfers.receive(frame, bytes),
+      onDown: () => this.#transfers.linkDown(),
+      onFenced: () => this.#cut('fenced'),
+    });
+    dialled.dial();
   }
 
   /** An edge that has given this sandbox up may have another one made of the same snapshot: both must never run. */

@@ -9,6 +9,7 @@ import type { SessionState } from '../journal/state.ts';
 import type { Sandbox, Sandboxes } from '../sandbox/port.ts';
 import { Attachment, type AttachmentDependencies, type RestoredSession } from './attachment.ts';
 import { Delivery } from './delivery.ts';
+import { DialledLink } from './dialled-link.ts';
 import type { HeldSession } from './held-session.ts';
 import type { LeaseState } from './lease.ts';
 import { rescueSession } from './rescue.ts';
@@ -164,7 +165,8 @@ export class Attachments {
       }
       const { sandbox, owner } = held;
       log.info({ event: 'sandbox_held', session_id: session.sessionId, sandbox_id: sandbox.id });
-      const origin = { former: { ...session, executions: new Map(session.executions) } };
+      const former = { ...session, executions: new Map(session.executions) };
+      const origin = { dialled: new DialledLink(owner, this.#options), former };
       this.#hold(session.sessionId, new Attachment(owner, sandbox, this.#options, origin));
     }
     await sandboxes.endHeld?.();
@@ -205,16 +207,6 @@ export class Attachments {
       network: attach.network === null ? null : { sessionId: claims.sid, rules: attach.network },
     };
     const { snapshot, workspace } = attach;
-    const started = await (snapshot !== null
-      ? restoreSession(this.#options, config, { claims, grantSha256, snapshot })
-      : workspace !== undefined
-        ? rescueSession(this.#options, config, workspace)
-        : startSafely(sandboxes, config));
-    if (!started.ok) {
-      journal.detached(claims.sid, claims.epoch, true);
-      return started;
-    }
-    const { sandbox } = started.value;
     const binding = {
       sessionId: claims.sid,
       tenant: claims.tenant,
@@ -224,14 +216,26 @@ export class Attachments {
       egress: claims.egress,
       ...(snapshot === null ? {} : { generation: snapshot.generation }),
     };
+    const dialled = new DialledLink(binding, this.#options);
+    dialled.dial();
+    const started = await (snapshot !== null
+      ? restoreSession(this.#options, config, { claims, grantSha256, snapshot })
+      : workspace !== undefined
+        ? rescueSession(this.#options, config, workspace)
+        : startSafely(sandboxes, config));
+    if (!started.ok) {
+      dialled.hangUp();
+      journal.detached(claims.sid, claims.epoch, true);
+      return started;
+    }
+    const { sandbox } = started.value;
     if (journal.session(claims.sid)?.epoch !== claims.epoch) {
+      dialled.hangUp();
       await sandbox.destroy();
       return failure('fenced', 'a higher epoch came meanwhile');
     }
-    this.#hold(
-      claims.sid,
-      new Attachment(binding, sandbox, this.#options, { restored: started.value.session }),
-    );
+    const origin = { dialled, restored: started.value.session };
+    this.#hold(claims.sid, new Attachment(binding, sandbox, this.#options, origin));
     return undefined;
   }
 

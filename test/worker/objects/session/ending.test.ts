@@ -100,6 +100,24 @@ describe('deleting a session', () => {
     await host.until(() => !host.sessions.has(session.id));
   });
 
+  test('goes over the control link while the sandbox is being made, though its host has linked', async () => {
+    const made = Promise.withResolvers<void>();
+    host.makesSandboxesAfter = made.promise;
+    host.session(session.id).send({ type: 'sandbox_lost', reason: 'crashed' });
+    const answer = session.stub.execute(call('in the next sandbox'));
+    await host.until(() => host.linking.get(session.id)?.isLinked === true);
+    const next = host.linking.get(session.id);
+    expect(await session.stub.destroy(caller)).toMatchObject({ ok: true });
+    expect(await answer).toMatchObject({ value: { status: 'cancelled', reason: 'session_deleted' } });
+    const told = host.commands.filter(({ claims }) => claims.act === 'destroy');
+    expect(told.map(({ claims }) => claims.epoch)).toEqual([2]);
+    expect(next?.heard.some(({ type }) => type === 'command')).toBe(false);
+    // What comes of it at last is nothing to the session.
+    made.resolve();
+    await host.until(() => next?.heard.some(({ type }) => type === 'fenced') === true);
+    expect(await session.stub.describe(caller)).toMatchObject({ code: 'not_found' });
+  });
+
   test('fences the host that dials for it afterwards', async () => {
     host.confirmDestroy = false;
     const double = host.session(session.id);

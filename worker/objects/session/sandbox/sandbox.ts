@@ -188,7 +188,7 @@ export class SandboxKeeper {
 
   ready(frame: Ready): void {
     const { sandbox, snapshot, state } = this.#row.record;
-    if (sandbox !== 'attaching') return;
+    if (sandbox !== 'attaching' || !this.#row.isLive) return;
     if (frame.snapshot_id !== snapshot?.snapshotId) {
       this.#settle(failure('restore_failed', 'the host made the sandbox of something else'));
       return;
@@ -247,7 +247,9 @@ export class SandboxKeeper {
     // The session may be on its way to another host when there is a grant.
     const host = this.#host();
     const { token: grant } = await this.#grant('destroy', payload);
-    if (this.#link().send(commandFrames(grant, payload))) return;
+    // A host links before it has the sandbox, and may come to have none: then there is nobody on its link to carry this out.
+    const isThere = this.#row.record.sandbox === 'ready';
+    if (isThere && this.#link().send(commandFrames(grant, payload))) return;
     const { tenant, sessionId } = this.#row.record.facts;
     const sent = await host.destroy({ tenant, sessionId, grant, payload });
     if (!sent.ok) logWarning('destroy_not_sent', { session_id: sessionId, code: sent.code });
