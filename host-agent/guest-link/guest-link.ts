@@ -119,6 +119,8 @@ export class GuestLink {
    */
   async standStill(held: readonly number[], timeoutMs: number): Promise<GuestResult<void>> {
     if (this.#failure !== undefined) return { ok: false, failure: this.#failure };
+    // It may be coming to rest just now, or rest: whoever wants it to stand still for something else comes first.
+    this.#onWanted?.();
     if (this.#held !== undefined) return fail('limit', 'it stands still already');
     this.#wakefulness.touch();
     return this.#stand(held, timeoutMs);

@@ -44,6 +44,7 @@ function creditsOf(frames: readonly { type: number; payload: Buffer }[], stream:
   return bytes;
 }
 
+const NOTHING = new Uint8Array(0);
 const closedWith = async () => (await guest.link.closed).reason;
 
 describe('a link', () => {
@@ -51,6 +52,19 @@ describe('a link', () => {
     expect(await guest.link.ready(WAIT_MS)).toEqual({ ok: true, value: { version: 1, pid: 1 } });
     const silent = new HandMadeGuest();
     expect(await silent.link.ready(1)).toMatchObject({ failure: { reason: 'timeout' } });
+  });
+
+  it('stands still for who asks for it while the guest is coming to rest', async () => {
+    const rested = guest.link.rest(() => void guest.link.goOn(WAIT_MS), WAIT_MS);
+    const stood = guest.link.standStill([], WAIT_MS);
+    const { standStill, goOn } = HOST_FRAME;
+    expect((await guest.takeSent()).map(({ type }) => type)).toEqual([standStill, goOn, standStill]);
+    await guest.send(0x8f, 0, NOTHING);
+    await guest.send(0x90, 0, NOTHING);
+    expect(await rested).toMatchObject({ ok: true });
+    await guest.send(0x8f, 0, NOTHING);
+    expect(await stood).toMatchObject({ ok: true });
+    expect(await guest.link.standStill([], WAIT_MS)).toMatchObject({ failure: { reason: 'limit' } });
   });
 
   it('refuses another version of the protocol', async () => {
