@@ -56,7 +56,8 @@ export class RunscSandboxes implements Sandboxes {
   readonly #starting = new Map<string, number>();
   /** Those of them that a session waits for. */
   readonly #startsInFlight = new Set<Promise<unknown>>();
-  readonly #startGate = new StartGate(Math.max(2, availableParallelism()));
+  /** A start waits now and then, for the disk or another process: one more than there are CPUs keeps them busy. */
+  readonly #startGate = new StartGate(availableParallelism() + 1);
   readonly #strays: Strays;
   /** Of a former agent, by session. */
   readonly #held = new Map<string, { owner: SandboxOwner; sandbox: RunscSandbox }>();
