@@ -10,6 +10,8 @@ import type { Outgoing } from './outgoing.ts';
 export interface OperationPlace {
   files: SandboxFiles;
   path: Uint8Array;
+  /** Of an archive that is made: sparse files are in it with their holes, so it may be longer than all that there is. */
+  maxArchiveBytes: number;
   signal: AbortSignal;
   /** Said once, before the bytes. */
   head: (head: TransferHead) => void;
@@ -17,7 +19,7 @@ export interface OperationPlace {
   incoming: Incoming;
 }
 
-export interface ProgramPlace extends Omit<OperationPlace, 'files' | 'path'> {
+export interface ProgramPlace extends Omit<OperationPlace, 'files' | 'path' | 'maxArchiveBytes'> {
   programs: SandboxPrograms;
 }
 

@@ -115,13 +115,22 @@ async function remove(request: RequestOf<'delete'>, place: OperationPlace): Prom
   return deleted.ok ? success({ ...NOTHING, entries: deleted.value.deleted }) : deleted;
 }
 
-async function archive({ files, path, signal, head, outgoing }: OperationPlace): Promise<OperationEnd> {
+async function archive(place: OperationPlace): Promise<OperationEnd> {
+  const { files, path, signal, head, outgoing, maxArchiveBytes } = place;
+  const tooLong = new AbortController();
   const done = await files.archive({
     path,
-    signal,
+    signal: AbortSignal.any([signal, tooLong.signal]),
     onBegin: () => head(STREAM),
-    onBytes: (bytes) => outgoing.push(bytes),
+    onBytes: async (bytes) => {
+      if (outgoing.bytes + bytes.length > maxArchiveBytes) tooLong.abort();
+      else await outgoing.push(bytes);
+    },
   });
+  if (tooLong.signal.aborted) {
+    const detail = `an archive of at most ${maxArchiveBytes} bytes was expected, sparse files with their holes`;
+    return failure('archive_refused', `${shown(path)}: ${detail}`);
+  }
   return done.ok ? success({ ...NOTHING, ...done.value }) : done;
 }
 

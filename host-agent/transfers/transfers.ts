@@ -21,7 +21,7 @@ import { checkConstraints } from '../execution/grant-check.ts';
 import type { Log } from '../logging/log.ts';
 import type { Sandbox } from '../sandbox/port.ts';
 import { Incoming } from './incoming.ts';
-import type { OperationEnd } from './operation.ts';
+import type { OperationEnd, OperationPlace } from './operation.ts';
 import { cutShort, perform } from './operations.ts';
 import { Outgoing } from './outgoing.ts';
 import { performProgram } from './program-operations.ts';
@@ -29,6 +29,8 @@ import type { TransferFrame, TransferWire } from './wire.ts';
 
 /** Grants of transfers that are remembered until they expire. */
 const MAX_REMEMBERED_GRANTS = 8_192;
+/** What an archive may have beside all that a session can write: files of its image, and the form of an archive. */
+const ARCHIVE_ALLOWANCE_BYTES = 16 * 1024 ** 3;
 
 export interface TransfersOptions {
   sessionId: string;
@@ -37,7 +39,10 @@ export interface TransfersOptions {
   wire: TransferWire;
   log: Log;
   stallMs?: number;
+  archiveAllowanceBytes?: number;
 }
+
+type TransferSubject = Pick<OperationPlace, 'path' | 'maxArchiveBytes'>;
 
 interface Transfer {
   operation: TransferOperation;
@@ -84,7 +89,7 @@ export class Transfers {
       if (fault !== undefined) this.#end(id, fault);
       return undefined;
     }
-    this.#start(id, request, path);
+    this.#start(id, request, { path, maxArchiveBytes: this.#maxArchiveBytes(claims) });
     return undefined;
   }
 
@@ -140,7 +145,12 @@ export class Transfers {
     return failure('too_many_transfers', `${limit} transfers of this kind are under way in this session`);
   }
 
-  #start(id: string, request: TransferRequest, path: Uint8Array): void {
+  #maxArchiveBytes({ limits }: GrantClaims): number {
+    const { archiveAllowanceBytes = ARCHIVE_ALLOWANCE_BYTES } = this.#options;
+    return limits.workspace_bytes + limits.tmp_bytes + archiveAllowanceBytes;
+  }
+
+  #start(id: string, request: TransferRequest, what: TransferSubject): void {
     const abort = new AbortController();
     const moved = (): void => {
       transfer.movedAtMs = performance.now();
@@ -163,10 +173,10 @@ export class Transfers {
       movedAtMs: performance.now(),
     };
     this.#transfers.set(id, transfer);
-    transfer.done = this.#run(id, transfer, request, path);
+    transfer.done = this.#run(id, transfer, request, what);
   }
 
-  async #run(id: string, transfer: Transfer, request: TransferRequest, path: Uint8Array): Promise<void> {
+  async #run(id: string, transfer: Transfer, request: TransferRequest, what: TransferSubject): Promise<void> {
     const { log, sessionId, stallMs = TRANSFER_STALL_MS } = this.#options;
     const startedAtMs = performance.now();
     const watchdog = setInterval(() => {
@@ -175,10 +185,10 @@ export class Transfers {
     }, stallMs / 4).unref();
     let end: OperationEnd;
     try {
-      end = await this.#perform(id, transfer, request, path);
+      end = await this.#perform(id, transfer, request, what);
     } catch (error: unknown) {
       log.error({ event: 'transfer_fault', detail: messageOf(error) });
-      end = cutShort(path, 'the transfer failed');
+      end = cutShort(what.path, 'the transfer failed');
     }
     clearInterval(watchdog);
     this.#transfers.delete(id);
@@ -197,13 +207,13 @@ export class Transfers {
     id: string,
     { abort, incoming, outgoing }: Transfer,
     request: TransferRequest,
-    path: Uint8Array,
+    what: TransferSubject,
   ): Promise<OperationEnd> {
     const { files, programs } = this.#options.sandbox;
     const head = (told: TransferHead): boolean => this.#send(id, { type: 'file_head', head: told });
     const place = { signal: abort.signal, head, incoming, outgoing };
     return 'path' in request
-      ? perform(request, { ...place, files, path })
+      ? perform(request, { ...place, ...what, files })
       : performProgram(request, { ...place, programs });
   }
 

@@ -2,7 +2,9 @@
 import { hash } from 'node:crypto';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { SILENT_LOG } from '../../../host-agent/logging/log.ts';
-import { Transfers } from '../../../host-agent/transfers/transfers.ts';
+import type { SandboxFiles } from '../../../host-agent/sandbox/files/port.ts';
+import { Transfers, type TransfersOptions } from '../../../host-agent/transfers/transfers.ts';
+import { failure } from '../../../shared/errors.ts';
 import type { TransferDown, TransferUp } from '../../../shared/frames.ts';
 import type { GrantClaims } from '../../../shared/grant.ts';
 import { newId } from '../../../shared/ids.ts';
@@ -55,16 +57,16 @@ let files: FakeFiles;
 let wire: Wire;
 let transfers: Transfers;
 
-function make(stallMs?: number): void {
+function make(more: Partial<TransfersOptions & { files: SandboxFiles }> = {}): void {
   files = new FakeFiles();
   wire = new Wire();
   transfers = new Transfers({
     sessionId: 'ses',
     epoch: EPOCH,
-    sandbox: { files: new FakeSandboxFiles(files), programs: NO_PROGRAMS },
+    sandbox: { files: more.files ?? new FakeSandboxFiles(files), programs: NO_PROGRAMS },
     wire,
     log: SILENT_LOG,
-    ...(stallMs === undefined ? {} : { stallMs }),
+    ...more,
   });
 }
 beforeEach(() => make());
@@ -184,7 +186,7 @@ describe('a download', () => {
   });
 
   test('that moves nothing for too long is ended', async () => {
-    make(200);
+    make({ stallMs: 200 });
     files.put('f', Buffer.alloc(2 * TRANSFER_WINDOW_BYTES));
     const id = begin(reading('f'));
     expect(await wire.of(id, 'file_failed')).toMatchObject({ code: 'transfer_failed' });
@@ -341,6 +343,26 @@ describe('a grant', () => {
     const id = begin(reading('f'));
     expect(await wire.of(id, 'file_failed')).toMatchObject({ code: 'transfer_failed' });
   });
+});
+
+test('R10: an archive whose sparse files look longer than anybody may be sent is cut off there', async () => {
+  const piece = Buffer.alloc(64 * 1024);
+  let made = 0;
+  class SparseFiles extends FakeSandboxFiles {
+    override async archive({ signal, onBegin, onBytes }: Parameters<SandboxFiles['archive']>[0]) {
+      onBegin();
+      for (; !signal.aborted; made += piece.length) await onBytes(piece);
+      return failure('transfer_failed', 'it was cancelled');
+    }
+  }
+  const archiveAllowanceBytes = 5 * piece.length;
+  make({ files: new SparseFiles(new FakeFiles()), archiveAllowanceBytes });
+  const id = begin({ operation: 'archive', path: Buffer.from('.').toString('base64') });
+  const failed = await wire.of(id, 'file_failed');
+  expect(failed).toMatchObject({ code: 'archive_refused' });
+  expect(failed.detail).toContain(`at most ${archiveAllowanceBytes + 2} bytes`);
+  expect(wire.bytes(id)).toHaveLength(5 * piece.length);
+  expect(made).toBe(6 * piece.length);
 });
 
 test('what comes for a transfer that has ended, or of another epoch, changes nothing', () => {
