@@ -170,6 +170,31 @@ describe.runIf(cgroups !== undefined)('the control groups of this machine', () =
     expect(files.timesThrottled('slowed')).toBeGreaterThan(0);
   });
 
+  it('gives groups that want the same CPU what their weights say', async () => {
+    const enough = { ...LIMITS, cpuQuotaUs: 200_000 };
+    await cgroups.create('heavy', { ...enough, cpuShares: 2_048 });
+    await cgroups.create('light', { ...enough, cpuShares: 64 });
+    const [cpu = '0'] =
+      /^Cpus_allowed_list:\s*(\d+)/m.exec(await readFile('/proc/self/status', 'utf8'))?.slice(1) ?? [];
+    const spinning = ['heavy', 'light'].map((name) => {
+      const joining = files.members(name).map((file) => `echo 0 > ${file};`);
+      const endless = `${joining.join('')} exec taskset -c ${cpu} sh -c 'while :; do :; done'`;
+      return spawn({ file: '/bin/sh', argv: ['-c', endless], environment: { PATH: '/usr/bin:/bin' } });
+    });
+    const used = () => ['heavy', 'light'].map((name) => cgroups.usage(name)?.cpuMs ?? 0);
+    await until('both run', PATIENCE_MS, async () =>
+      used().every((cpuMs) => cpuMs > 20) ? true : undefined,
+    );
+    const [heavyBefore = 0, lightBefore = 0] = used();
+    const [heavy = 0, light = 0] = await until('the heavy one has run for a second', PATIENCE_MS, async () =>
+      (used()[0] ?? 0) - heavyBefore > 1_000 ? used() : undefined,
+    );
+    for (const process of spinning) process.kill('SIGKILL');
+    await Promise.all(spinning.map(({ exited }) => exited));
+    // The weights are as 32 to 1; without them both would have as much.
+    expect(heavy - heavyBefore).toBeGreaterThan(4 * (light - lightBefore));
+  });
+
   it('removes a group with a living member by killing it', async () => {
     await cgroups.create('stubborn', LIMITS);
     const stubborn = member('stubborn', 'console.log(1); setInterval(() => {}, 1000)');
