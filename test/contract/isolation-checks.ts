@@ -69,6 +69,15 @@ export const ISOLATION_CHECKS: readonly IsolationCheck[] = [
     holds: (printed) => lines(printed).every((path) => OWN_MOUNTS.includes(path)),
   },
   {
+    // gVisor tells of the limit of the control group, and of all that the machine has where there is none.
+    title: 'memory is bounded far below that of the machine',
+    command: "sed -n 's/^MemTotal: *\\([0-9]*\\) kB$/\\1/p' /proc/meminfo",
+    holds: (printed) => {
+      const kib = Number(lines(printed)[0] ?? Number.NaN);
+      return kib > 0 && kib <= 1024 ** 2;
+    },
+  },
+  {
     title: 'what can be written is bounded, and no folder of the host',
     command: 'for f in /workspace /tmp; do df -B1 --output=size $f | tail -1; grep " $f " /proc/mounts; done',
     holds: (printed) => {

@@ -123,6 +123,11 @@ describe('the checks of isolation', () => {
       ['every limit of a process is set'],
     ],
     [
+      'memory without a limit',
+      { limits: { memory_bytes: 1024 ** 4 } },
+      ['memory is bounded far below that of the machine'],
+    ],
+    [
       'shared memory that programs are run from',
       {
         spec: (spec) => {
