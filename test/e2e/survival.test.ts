@@ -1,60 +1,23 @@
 /** A session in which nothing runs outlives the agent of its host: what it held is there when the next agent is. */
-import { readdir, readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { readFile, writeFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
 import type { Execution } from '../../shared/execution.ts';
-import type { SessionClient } from './client.ts';
 import { expectWholeChain, TERMINAL_WITHIN_MS } from './crash-checks.ts';
-import { cgroupsOf, processesOf, processesOfSandbox } from './leftovers.ts';
+import { fork } from './forking.ts';
+import { processesOf } from './leftovers.ts';
+import { restsOf } from './rests.ts';
 import { ORPHAN_GRACE_MS, useStack } from './stack.ts';
 import { until } from './until.ts';
 
-const REST_WITHIN_MS = 15_000;
 const HELD_FOR_S = 60;
-/** Without a pool, so that a sandbox has the id that its session shows. */
+/** Without a pool, which has a test of its own (`survival-pool.test.ts`). */
 const stack = useStack(() => ({
   SANDGATE_POOL_CEILING: '0',
   SANDGATE_HELD_FOR_S: String(HELD_FOR_S),
   SANDGATE_DRAIN_TIMEOUT_S: '20',
 }));
 
-async function sandboxOf(session: SessionClient): Promise<string> {
-  const { sandbox_id: sandboxId } = await session.describe();
-  if (sandboxId === null) throw new Error('the session has no sandbox');
-  return sandboxId;
-}
-
-async function heldFile(sandboxId: string): Promise<string | undefined> {
-  const { stateDir } = stack().stack;
-  const files = await readdir(stateDir, { recursive: true }).catch(() => []);
-  const file = files.find((path) => path.endsWith(`${sandboxId}/held.json`));
-  return file === undefined ? undefined : join(stateDir, file);
-}
-
-const atRest = (sandboxId: string): Promise<string> =>
-  until('the sandbox is at rest', REST_WITHIN_MS, () => heldFile(sandboxId));
-
-async function killAndReturn(): Promise<void> {
-  const former = stack().hostAgentPid();
-  await stack().stack.crashHostAgent();
-  await returned(former);
-}
-
-async function returned(former: number): Promise<void> {
-  await until('the agent is started again', 30_000, () =>
-    [undefined, former].includes(stack().stack.hostAgentPid()) ? undefined : true,
-  );
-  await stack().stack.ready();
-}
-
-const gone = (sandboxId: string, withinMs: number): Promise<true> =>
-  until('the sandbox is gone', withinMs, async () => {
-    const { stateDir } = stack().stack;
-    const isThere =
-      (await processesOfSandbox(stateDir, sandboxId)).length > 0 ||
-      (await cgroupsOf(stateDir)).some((path) => path.includes(sandboxId));
-    return isThere ? undefined : true;
-  });
+const { sandboxOf, heldFile, atRest, killAndReturn, returned, gone } = restsOf(stack);
 
 describe('kill -9 of the host agent while a session is idle', () => {
   test('takes nothing from it, however often: variables of python and of the shell, epoch and receipts go on', async () => {
@@ -106,6 +69,22 @@ describe('kill -9 of the host agent while a session is idle', () => {
     expect(await sandboxOf(session)).toBe(sandboxId);
     await session.delete();
     await gone(sandboxId, ORPHAN_GRACE_MS);
+  }, 120_000);
+
+  test('takes nothing from a fork, nor from the session that it was made of', async () => {
+    const parent = await stack().open();
+    await parent.py('kept = 41');
+    const [child] = await fork(parent, 1);
+    if (child === undefined) throw new Error('there is no fork');
+    await child.py('kept = -kept');
+    const sandboxIds = await Promise.all([parent, child].map(sandboxOf));
+    for (const sandboxId of sandboxIds) await atRest(sandboxId);
+    await killAndReturn();
+    expect(await parent.py('kept + 1')).toMatchObject({ value: '42', state_lost: false });
+    expect(await child.py('kept + 1')).toMatchObject({ value: '-40', state_lost: false });
+    expect(await Promise.all([parent, child].map(sandboxOf))).toEqual(sandboxIds);
+    await Promise.all([parent.delete(), child.delete()]);
+    for (const sandboxId of sandboxIds) await gone(sandboxId, ORPHAN_GRACE_MS);
   }, 120_000);
 
   test('a call made while the agent is away waits for it and finds the state', async () => {
