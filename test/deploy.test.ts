@@ -30,6 +30,7 @@ const ConfigSchema = z.object({
       )
       .default([]),
   }),
+  analytics_engine_datasets: z.array(z.object({ binding: z.string() })),
   vars: z.record(z.string(), z.string()),
 });
 type Config = z.infer<typeof ConfigSchema>;
@@ -102,8 +103,15 @@ test('a deploy can be tried without a network: it bundles, and names every bindi
   const { exitCode, output } = await run('unshare', ['--net', ...deploy]);
   expect(exitCode, output).toBe(0);
   expect(output).not.toMatch(/warning/i);
-  for (const { name } of config('production').durable_objects.bindings)
-    expect(output).toContain(`env.${name} `);
+  const { durable_objects, workflows, r2_buckets, queues, analytics_engine_datasets } = config('production');
+  const bindings = [
+    ...durable_objects.bindings.map(({ name }) => name),
+    ...[...workflows, ...r2_buckets, ...queues.producers, ...analytics_engine_datasets].map(
+      ({ binding }) => binding,
+    ),
+  ];
+  expect(bindings).toEqual(expect.arrayContaining(['SESSION', 'SNAPSHOTS', 'NOTICES', 'METRICS']));
+  for (const name of bindings) expect(output).toContain(`env.${name} `);
   expect(await readdir(out)).toContain('index.js');
   await rm(out, { recursive: true, force: true });
 }, 120_000);

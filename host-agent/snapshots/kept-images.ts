@@ -55,13 +55,21 @@ export class KeptImages {
     room.add(this.#kept);
   }
 
-  /** Takes the folder away where there is room for it. Never rejects: what is not kept is opened when it is needed. */
-  async keep(from: string, { manifestSha256, key }: ImageName, manifest: SnapshotManifest): Promise<void> {
+  /**
+   * Takes the folder away where there is room for it, and it is still wanted then. Never rejects: what is not kept is opened
+   * when it is needed.
+   */
+  async keep(
+    from: string,
+    { manifestSha256, key }: ImageName,
+    manifest: SnapshotManifest,
+    isWanted: () => boolean,
+  ): Promise<void> {
     const files = filesToOpen(manifest);
     const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
     const folder = join(this.#directory, manifestSha256);
     try {
-      if (this.#isClosed || this.#kept.get(manifestSha256) !== undefined) return;
+      if (this.#isClosed || !isWanted() || this.#kept.get(manifestSha256) !== undefined) return;
       using room = await this.#room.reserve(bytes, this.#kept);
       if (room === undefined) return;
       await mkdir(this.#directory, { recursive: true, mode: 0o700 });
@@ -69,6 +77,8 @@ export class KeptImages {
       await rename(from, folder);
       const stamps = new Map<string, string>();
       for (const { name } of files) stamps.set(name, await stampOf(join(folder, name)));
+      // Its session may have ended meanwhile, or this agent: nobody would find it any more.
+      if (this.#isClosed || !isWanted()) throw new Error('it is wanted no longer');
       const image = { folder, manifest, keySha256: sha256(key), stamps, users: 0, isDropped: false };
       this.#kept.add(manifestSha256, image, bytes);
     } catch {

@@ -170,7 +170,7 @@ export class Snapshots {
       if (!stored.ok) return stored;
       const { manifest, ...rest } = stored.value;
       const name = { manifestSha256: rest.manifestSha256, key: place.key };
-      if (storing.isWanted) await this.#images.keep(folder, name, manifest);
+      await this.#images.keep(folder, name, manifest, () => storing.isWanted);
       return success(rest);
     } finally {
       this.#storing.delete(storing);

@@ -63,6 +63,25 @@ describe('a key that gives way to another', () => {
     });
   });
 
+  test('leaves no set with the version of the last one in which it is as good as before', async () => {
+    const { secrets } = await newSecrets();
+    const rotated = await rotate(secrets, 'grant', NOW_S);
+    const FORMER_KEYS = JSON.stringify({ grant: [{ ...rotated.former, revoked_at: NOW_S }] });
+    // The steps of docs/deploy.md, one after the other.
+    const before = [
+      await configured(secrets),
+      await configured(secrets, { FORMER_KEYS }),
+      await configured(rotated.secrets, { FORMER_KEYS }),
+    ];
+    const last = await configured(rotated.secrets, { FORMER_KEYS, KEY_SET_VERSION: '2' });
+    const pinned = await importPublicKey(last.root.publicJwk);
+    if (pinned === undefined) throw new Error('no root key');
+    expect((await verifyKeySet(last.signedKeySet, pinned.key, 2)).ok).toBe(true);
+    for (const { signedKeySet } of before) {
+      expect(await verifyKeySet(signedKeySet, pinned.key, 2)).toMatchObject({ code: 'key_set_rollback' });
+    }
+  });
+
   test('for receipts verifies what it has signed for as long as it is named', async () => {
     const { secrets } = await newSecrets();
     const before = await configured(secrets);

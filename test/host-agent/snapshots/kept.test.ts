@@ -268,15 +268,50 @@ describe('its files as they were', () => {
     expect(await readdir(imagesDirectory())).toHaveLength(1);
   });
 
+  const NAME = { manifestSha256: '1'.repeat(64), key: 'a key' };
+  const MANIFEST = manifestOf([{ name: 'pages.img', bytes: SECRET.length, chunks: [] }]);
+
+  /** A folder with the one file that the manifest names. */
+  async function stored(): Promise<string> {
+    const from = join(directory, 'from');
+    await mkdir(from);
+    await writeFile(join(from, 'pages.img'), SECRET);
+    return from;
+  }
+
+  test.each<[string, (images: KeptImages) => () => boolean]>([
+    [
+      'its session ends',
+      () => {
+        let asked = 0;
+        return () => {
+          asked += 1;
+          return asked === 1;
+        };
+      },
+    ],
+    [
+      'its agent stops',
+      (images) => () => {
+        void images.close();
+        return true;
+      },
+    ],
+  ])('leave nothing where %s while one is being taken', async (_, wantedBy) => {
+    const room = new KeptRoom({ directory, maxBytes: MIB });
+    const images = new KeptImages({ directory: imagesDirectory(), room, maxAgeMs: 60_000 });
+    await images.keep(await stored(), NAME, MANIFEST, wantedBy(images));
+    expect(await images.open(NAME)).toBeUndefined();
+    expect(await readdir(imagesDirectory())).toEqual([]);
+    expect(room.bytes).toBe(0);
+  });
+
   test('go by themselves after a while', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
     const room = new KeptRoom({ directory, maxBytes: MIB });
     const images = new KeptImages({ directory: imagesDirectory(), room, maxAgeMs: 1_000 });
-    const from = join(directory, 'from');
-    await mkdir(from);
-    await writeFile(join(from, 'pages.img'), SECRET);
-    const name = { manifestSha256: '1'.repeat(64), key: 'a key' };
-    await images.keep(from, name, manifestOf([{ name: 'pages.img', bytes: SECRET.length, chunks: [] }]));
+    const name = NAME;
+    await images.keep(await stored(), name, MANIFEST, () => true);
     expect(await images.open(name)).toBeDefined();
     expect(await images.open({ ...name, key: 'another' })).toBeUndefined();
     const closing = await images.open(name);
