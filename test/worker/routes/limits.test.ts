@@ -183,6 +183,23 @@ describe('concurrent executions', () => {
     expect((await hold(token, sessionId)).status).toBe(429);
   });
 
+  test('of a subject are its own: a neighbour under the same tenant has as many', async () => {
+    const tenant = await tenantWith({ subject: { concurrent_executions: 1 } });
+    const bob = await tenant.as('bob');
+    const [first, second, bobs] = await Promise.all([open(tenant.token), open(tenant.token), open(bob)]);
+    expect((await hold(tenant.token, first)).status).toBe(202);
+    expect(problemIn(await hold(tenant.token, second)).limit).toMatchObject({
+      name: 'concurrent_executions',
+      scope: 'subject',
+      limit: 1,
+      used: 1,
+    });
+    expect((await hold(bob, bobs)).status).toBe(202);
+    await endOf(tenant.token, first);
+    expect((await hold(tenant.token, second)).status).toBe(202);
+    await Promise.all([endOf(tenant.token, second), endOf(bob, bobs)]);
+  });
+
   test('a hundred equal calls with one key are one, also where one is all there may be', async () => {
     const { token } = await tenantWith({ tenant: { concurrent_executions: 1 } });
     const sessionId = await open(token);
@@ -289,6 +306,25 @@ describe('what is counted after the fact', () => {
     expect((await run(neighbour.token, await open(neighbour.token), command)).status).toBe(200);
   });
 
+  test.each([
+    ['egress_bytes_per_day', 'use 1 60'],
+    ['cpu_seconds_per_day', 'use 100000 1'],
+  ])(
+    '%s of a subject: the next call is refused, and no neighbour under the same tenant',
+    async (name, command) => {
+      const tenant = await tenantWith({ subject: { [name]: 100 } });
+      const sessionId = await open(tenant.token);
+      const answers: ApiAnswer[] = [];
+      for (let n = 0; n < 3; n += 1) answers.push(await run(tenant.token, sessionId, command));
+      expect(answers[0]?.status).toBe(200);
+      const [last] = answers.slice(-1);
+      if (last === undefined) throw new Error('nothing was called');
+      expect(problemIn(last)).toMatchObject({ status: 429, limit: { name, scope: 'subject', limit: 100 } });
+      const bob = await tenant.as('bob');
+      expect((await run(bob, await open(bob), command)).status).toBe(200);
+    },
+  );
+
   test('storage: a tenant over it creates and runs nothing until it has deleted some', async () => {
     const { token } = await tenantWith({ tenant: { storage_bytes: 1_000 } });
     const sessionId = await open(token);
@@ -372,6 +408,17 @@ describe('the budget of a session', () => {
     const other = await open(token);
     expect((await run(token, other, 'use 45000 0')).status).toBe(200);
     expect(problemIn(await run(token, other, 'x')).limit).toMatchObject({ name: 'cpu_seconds', used: 45 });
+  });
+
+  test('has bytes of egress in it, of all of its calls', async () => {
+    const { token } = await tenantWith({ session: { egress_bytes: 100 } });
+    const sessionId = await open(token);
+    for (let n = 0; n < 2; n += 1) expect((await run(token, sessionId, 'use 1 60')).status).toBe(200);
+    expect(problemIn(await run(token, sessionId, 'x'))).toMatchObject({
+      code: 'budget_exhausted',
+      limit: { name: 'egress_bytes', scope: 'session', limit: 100, used: 120, resets_at: null },
+    });
+    expect((await run(token, await open(token), 'use 1 60')).status).toBe(200);
   });
 });
 
