@@ -1,4 +1,5 @@
 /** Events of an execution on a WebSocket: the same events as server-sent ones, and the same way to come back. */
+import { abortAllDurableObjects } from 'cloudflare:test';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import { StreamEventSchema } from '../../../shared/execution.ts';
@@ -9,6 +10,7 @@ import type { HostDouble } from '../../fixtures/host-double/host-double.ts';
 import { tokenOf } from '../fixture-issuer.ts';
 import { api, request } from '../harness/api.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
+import { allKept } from '../harness/held-session.ts';
 
 const MessageSchema = z.object({ id: z.string(), data: StreamEventSchema.nullable() });
 type Message = z.infer<typeof MessageSchema>;
@@ -73,6 +75,24 @@ const textOf = (messages: readonly Message[]) =>
   messages.map(({ data }) => (data?.event === 'stdout' ? data.text : '')).join('');
 const hasEnded = (messages: readonly Message[]) => messages.at(-1)?.data?.event === 'end';
 
+const sessionId = (): string => base.split('/').at(-1) ?? '';
+
+/** Comes back with the id of the last message, each time the socket is cut. */
+function readToEnd(executionId: string): { messages: Message[]; ended: Promise<void> } {
+  const messages: Message[] = [];
+  const read = async (): Promise<void> => {
+    for (let code: number | undefined; code !== 1000; ) {
+      const id = messages.at(-1)?.id;
+      const client = await open(executionId, '', id === undefined ? {} : { 'Last-Event-ID': id });
+      client.socket.addEventListener('message', () => void messages.push(...client.messages.splice(0)));
+      messages.push(...client.messages.splice(0));
+      ({ code } = await client.closed);
+      messages.push(...client.messages.splice(0));
+    }
+  };
+  return { messages, ended: read() };
+}
+
 describe('a socket with the events of an execution', () => {
   test('gives them as they come, and is closed in order after the end', async () => {
     const execution = await begin();
@@ -103,6 +123,39 @@ describe('a socket with the events of an execution', () => {
         : await open(execution.id, `?last_event_id=${encodeURIComponent(id)}`);
     expect(await second.closed).toMatchObject({ code: 1000 });
     expect(textOf(second.messages)).toBe('two\n');
+  });
+
+  test.each<[string, () => Promise<void>]>([
+    [
+      'every object is lost',
+      async () => {
+        await allKept(host, { id: sessionId() });
+        await abortAllDurableObjects();
+        await host.until(() => host.controlEpoch === 0);
+        await host.connect();
+        await host.session(sessionId()).connect();
+      },
+    ],
+    [
+      'the link to the host is lost',
+      async () => {
+        host.session(sessionId()).drop();
+        await host.session(sessionId()).connect();
+      },
+    ],
+  ])('gives every byte once where %s in between', async (_, lose) => {
+    const execution = await begin();
+    const reading = readToEnd(execution.id);
+    await execution.write('stdout', 'one\n');
+    await expect.poll(() => textOf(reading.messages)).toBe('one\n');
+    await lose();
+    await host.until(() => host.session(sessionId()).isLinked);
+    await execution.write('stdout', 'two\n');
+    await execution.finish();
+    await reading.ended;
+    expect(textOf(reading.messages)).toBe('one\ntwo\n');
+    const ends = reading.messages.filter(({ data }) => data?.event === 'end');
+    expect(ends).toHaveLength(1);
   });
 
   test('waits for a client that says what it took, so that the program does', async () => {
