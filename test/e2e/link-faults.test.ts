@@ -5,11 +5,14 @@ import { readReceipt } from '../../shared/receipt-verify.ts';
 import { FaultProxy } from '../fixtures/fault-proxy.ts';
 import { PATIENCE_MS } from '../patience.ts';
 import { Refused, type SessionClient } from './client.ts';
+import { hearToEnd } from './event-socket.ts';
 import { begin, follow, outputOf, type Program, type ScriptedHost, ScriptedStack } from './scripted-stack.ts';
 import { pause, until } from './until.ts';
 
 /** So that what a heartbeat finds is found within seconds, and a busy machine is not taken for a dead link. */
 const timing = { heartbeatMs: 500, pongTimeoutMs: 8_000 };
+/** Of the streams that are read while their edge is killed, so many on sockets too. */
+const ON_SOCKETS = 3;
 const program: Program = { name: 'p', pieces: 200, pieceBytes: 2_000, everyMs: 10 };
 
 let edge: ScriptedStack;
@@ -177,6 +180,7 @@ describe('F20, F21 an edge that is killed under fifty open streams', () => {
       }),
     );
     const reading = runs.map(({ one, id }) => follow(one, id));
+    const hearing = runs.slice(0, ON_SOCKETS).map(({ one, id }) => hearToEnd(one, id));
     await pause(1_500);
     edge.stack.crashWorkerd();
     const ends = await Promise.all(reading);
@@ -187,6 +191,11 @@ describe('F20, F21 an edge that is killed under fifty open streams', () => {
       expect(end?.status).toBe('succeeded');
       expect(Buffer.compare(stdoutBytes, outputOf(run.own).stdout)).toBe(0);
       expect(host.sandboxes.calls.filter(({ call }) => call.executionId === run.id)).toHaveLength(1);
+    }
+    for (const [index, events] of (await Promise.all(hearing)).entries()) {
+      const texts = events.map((event) => (event.event === 'stdout' ? event.text : ''));
+      expect(texts.join('')).toBe(ends[index]?.stdoutBytes.toString());
+      expect(events.filter(({ event }) => event === 'gap' || event === 'end')).toHaveLength(1);
     }
     await Promise.all(sessions.map((one) => one.delete()));
   }, 180_000);
