@@ -9,9 +9,9 @@ import { api, request } from '../harness/api.ts';
 import { eventually } from '../harness/eventually.ts';
 import { connectFakeHost } from '../harness/fake-host.ts';
 
-/** Of the contract. */
 /** Less than where one sign of life is left out. */
 const MAX_SILENCE_MS = 2 * SSE_HEARTBEAT_MS - 1_000;
+const OTHERS_EVERY_MS = 2_000;
 
 let host: HostDouble;
 let session: string;
@@ -63,6 +63,17 @@ describe.concurrent('a quiet stream has a sign of life at least every 15 s', () 
   test('of an execution', async () => {
     const stream = await request('GET', `${session}/executions/${execution.id}/events`, { token });
     expect(await silenceOf(stream)).toBeLessThan(MAX_SILENCE_MS);
+  });
+
+  test('of an execution whose other readers come and go', async () => {
+    const open = () => request('GET', `${session}/executions/${execution.id}/events`, { token });
+    const quiet = silenceOf(await open());
+    // For longer than a silence may be, and more often than there are signs of life.
+    for (let n = 0; n * OTHERS_EVERY_MS < MAX_SILENCE_MS; n += 1) {
+      await (await open()).body?.cancel();
+      await scheduler.wait(OTHERS_EVERY_MS);
+    }
+    expect(await quiet).toBeLessThan(MAX_SILENCE_MS);
   });
 
   test('of a call that is streamed to who made it', async () => {

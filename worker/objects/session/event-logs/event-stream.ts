@@ -82,7 +82,7 @@ class EventReader {
   #closed = false;
   /** One timer for many waits: to set and clear one for each would cost more than what it waits for. */
   #heartbeat: ReturnType<typeof setTimeout> | undefined;
-  #waiting: { sinceMs: number; tooLong: (isChanged: false) => void } | undefined;
+  #tooLong: ((isChanged: false) => void) | undefined;
   /** Whether the reader waits for something, and when it was given something last. */
   #asked = false;
   #gaveAtMs = Date.now();
@@ -249,21 +249,22 @@ class EventReader {
   async #changed(): Promise<boolean> {
     const change = this.#source.log.changed();
     const { promise: silence, resolve } = Promise.withResolvers<false>();
-    this.#waiting = { sinceMs: Date.now(), tooLong: resolve };
+    this.#tooLong = resolve;
     this.#heartbeat ??= setTimeout(() => this.#tick(), SSE_HEARTBEAT_MS);
     try {
       return await Promise.race([change.promise.then(() => true), silence]);
     } finally {
-      this.#waiting = undefined;
+      this.#tooLong = undefined;
       change.cancel();
     }
   }
 
   #tick(): void {
     this.#heartbeat = undefined;
-    if (this.#waiting === undefined) return;
-    const leftMs = SSE_HEARTBEAT_MS - (Date.now() - this.#waiting.sinceMs);
-    if (leftMs <= 0) this.#waiting.tooLong(false);
+    if (this.#tooLong === undefined) return;
+    // Since it was given something: a change may have nothing for it, as another reader that leaves.
+    const leftMs = SSE_HEARTBEAT_MS - (Date.now() - this.#gaveAtMs);
+    if (leftMs <= 0) this.#tooLong(false);
     else this.#heartbeat = setTimeout(() => this.#tick(), leftMs);
   }
 }
